@@ -591,8 +591,8 @@ images leave the tile partly empty; with fewer pixels the sums are loaded and st
 CONV_ADJACENT_WORK = 64
 """Multiply-adds of a task for each element that it reads, for such images: operands come from the third-level cache."""
 CONV_CALL_K = 1152
-"""k elements of a micro-kernel call, unless one run is longer: nine window positions of 128 features, which gain 4 %
-over two calls. Case `conv 3x3 16x16x192`."""
+"""k elements of a micro-kernel call, unless one run is longer, or one line of the window with features first: nine
+window positions of 128 features, which gain 4 % over two calls. Case `conv 3x3 16x16x192`."""
 
 # ---------------------------------------------------------------------------- memory
 PING_PONG_BYTES = 1 << 12

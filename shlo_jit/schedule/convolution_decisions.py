@@ -61,7 +61,7 @@ WHY_PANELS = {
     "ahead": Reason("constant-operand", "it is constant"),
     "shared": Reason("tiles-read-panels", "register tiles read panels of it"),
 }
-PER_CALL = Reason("terms-per-call", f"up to {tuning.CONV_CALL_K:,} terms, or one run of them")
+PER_CALL = Reason("terms-per-call", f"up to {tuning.CONV_CALL_K:,} terms, one run, or one line of the window")
 CUT_LINE = Reason("line-cut", "a single line is cut, so that there are tasks for all threads")
 FINITE = Reason("constant-finite-kernel", "the kernel is constant and finite, so its products with padding are zero")
 LITTLE = Reason("edges-save-little", "edge tiles would save too little")
@@ -308,7 +308,7 @@ class _Decider:
         """Returns what all products have that read panels of the kernel, without the sizes of tiles and tasks."""
         g, image = self.g, self._image(v.rows)
         run, number, _ = g.runs(image, v.lanes)
-        runs = min(max(1, tuning.CONV_CALL_K // max(hint_of(run), 1)), max(number, 1))
+        runs = tasks.runs_of_call(g, run, number, v)
         if "runs" in self.given:
             move, terms = self.given["runs"]
             runs, rest = (0, 1) if isinstance(run, Size) or run < 1 else divmod(int(terms), run)

@@ -223,6 +223,19 @@ def pixels_of_features(g: Geometry, call_k: int) -> int:
     return min(max(1, most) * plan.nr, round_up(max(1, g.pixels), plan.nr))
 
 
+def runs_of_call(g: Geometry, run: int, number: int, v: Variant) -> int:
+    """Returns how many runs of k a call of the tile has, of `number` in a line of the window. With features as rows, a
+    call may be longer for a whole line of the window, if a gathered panel of it stays in the caches (see
+    `pixels_of_features`). Other calls are about equally long: each reads and writes all sums."""
+    most, line = tuning.CONV_CALL_K, hint_of(run) * hint_of(number)
+    if v.rows == "features" and g.window_size > 1:
+        most = max(most, min(line, g.plan.bytes_of(tuning.CONV_KERNEL_BYTES) // 4 // g.plan.b_step))
+    runs = max(1, most // max(hint_of(run), 1))
+    if v.rows == "features" and not isinstance(number, Size) and number > runs:
+        runs = -(-number // -(-number // runs))
+    return min(runs, max(number, 1))
+
+
 def features_of_task(g: Geometry, columns: int) -> int:
     """Returns the features of a task of so many pixels: all of them, or whole tiles of about equally many if there
     would be fewer tasks than threads. Tasks with other features gather the pixels again, so there are not more."""

@@ -224,7 +224,10 @@ def test_images_of_few_pixels_have_tasks_of_some_features() -> None:
     assert field(many, "row_chunks") == 1
 
 
-@pytest.mark.parametrize("side, window, stride, dilation", [(9, 1, 1, 1), (9, 1, 2, 1), (20, 3, 2, 1), (21, 4, 3, 2)])
+@pytest.mark.parametrize(
+    "side, window, stride, dilation",
+    [(9, 1, 1, 1), (9, 3, 1, 1), (19, 3, 1, 1), (9, 1, 2, 1), (20, 3, 2, 1), (21, 4, 3, 2)],
+)
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_lines_of_features_are_read_without_what_is_beside_them(
     side: int, window: int, stride: int, dilation: int, dtype: str
@@ -359,6 +362,17 @@ def test_a_call_has_so_many_steps_of_k() -> None:
     """Runs of (width, feature) in the order of the input: three of 3 x 64, or three of 3 x 256."""
     assert field(convolution((1, 58, 58, 64), 3, 64), "runs_per_call") == min(3, tuning.CONV_CALL_K // (3 * 64))
     assert field(convolution((1, 58, 58, 256), 3, 64), "runs_per_call") == max(1, tuning.CONV_CALL_K // (3 * 256))
+
+
+def test_calls_of_features_first_are_long_and_about_equal() -> None:
+    """Runs are the features of one window position, or single features. A line of a window is one call if its panel
+    stays in the caches: 3 x 512 terms of 32 pixels are a quarter of 768 KiB."""
+    found = convolution((1, 7, 7, 512), 3, 512, "first", padding=1)
+    assert (found.description.runs, field(found, "run"), field(found, "runs")) == (3, 512, 3)
+    assert convolution((1, 7, 7, 768), 3, 64, "first", padding=1).description.runs == 2
+    assert convolution((1, 7, 7, 1024), 3, 64, "first", padding=1).description.runs == 1
+    # 1,152 and 848 terms would take as many calls.
+    assert convolution((1, 7, 7, 2000), 1, 64, "first").description.runs == 1000
 
 
 def test_small_depthwise_convolutions_are_one_task() -> None:

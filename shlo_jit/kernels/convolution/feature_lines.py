@@ -128,6 +128,13 @@ def _copy_row(b: Builder, types: GemmTypes, plan: GemmPlan, source: V, to: V, co
         x = b.load(vector(element, n * apart), b.offset(source, b.mul(w, apart * size)))
         x = x if apart == 1 else b.shuffle(x, None, range(0, 2 * n, 2))
         b.store(convert(b, x, types.a, plan.unit), b.offset(to, b.mul(w, plan.unit_bytes)))
+    if plan.masks and apart == 1 and element == plan.unit:
+        rest = b.sub(count, whole)
+        with b.if_(b.icmp("sgt", rest, 0)):
+            mask, at = lane_masks(b, plan, rest, 1)[0], b.mul(whole, size)
+            x = b.masked_load(vector(element, n), b.offset(source, at), mask)
+            b.masked_store(x, b.offset(to, at), mask)
+        return
     with b.loop(whole, count, hint="rest") as w:
         x = b.load(element, b.offset(source, b.mul(w, apart * size)))
         b.store(convert(b, x, types.a, plan.unit), b.offset(to, b.mul(w, plan.unit_bytes)))
