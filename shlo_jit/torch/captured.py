@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch  # type: ignore[import-not-found]
 from torch._functorch import config as functorch_config  # type: ignore[import-not-found]
 
-from shlo_jit.api import compile as compile_program
 from shlo_jit.runtime.cache import fingerprint
-from shlo_jit.sources import content
-from shlo_jit.torch.program import Built, caller
+
+if TYPE_CHECKING:
+    from shlo_jit.torch.program import Storable
 
 try:  # PyTorch 2.9 stores results of Inductor only
     from torch._functorch._aot_autograd.aot_autograd_result import (  # type: ignore[import-not-found]
@@ -39,25 +38,6 @@ except ImportError:
     CustomGraphPass = OutputCode = object
 
 Compiler = Callable[..., Callable[..., Any]]
-
-
-@dataclass(frozen=True)
-class Storable:
-    """What is stored of a compiled graph: its program, and how it is called."""
-
-    built: Built
-    options: Mapping[str, Any]
-    dtypes: tuple[torch.dtype, ...]
-    """Element types of the arguments that are tensors."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        module = self.built.module
-        built = self.built if isinstance(module, str) else replace(self.built, module=content(module))
-        return {"built": built, "options": dict(self.options), "dtypes": self.dtypes}
-
-    def function(self) -> Callable[..., Any]:
-        """Compiles the program, which usually is in the object cache, to a function of the graph's arguments."""
-        return caller(compile_program(self.built.module, **self.options), self.built, self.dtypes)
 
 
 class CompiledGraph(OutputCode):  # type: ignore[misc,valid-type]

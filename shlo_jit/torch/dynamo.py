@@ -17,9 +17,9 @@ from torch._dynamo.backends.common import aot_autograd  # type: ignore[import-no
 from torch._functorch._aot_autograd.utils import make_boxed_func  # type: ignore[import-not-found]
 
 from shlo_jit.errors import StableHLOError
-from shlo_jit.torch.captured import Storable, stored_graphs
+from shlo_jit.torch.captured import stored_graphs
 from shlo_jit.torch.decompositions import decompositions
-from shlo_jit.torch.program import Program
+from shlo_jit.torch.program import Program, Storable
 
 
 class FallbackWarning(UserWarning):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from shlo_jit.builder import Value
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.core import Module
 from shlo_jit.ir.types import UI64, Type, tensor
+from shlo_jit.sources import content
 from shlo_jit.torch.aten import Unsupported
 from shlo_jit.torch.control_flow import uses_random_numbers
 from shlo_jit.torch.dtypes import element_type, to_array, to_tensor
@@ -221,3 +222,22 @@ def _maker(result: Result) -> Callable[[Sequence[np.ndarray], Sequence[Any]], An
     if order is None:
         return lambda found, arguments: made(found[index])
     return lambda found, arguments: made(found[index]).permute(order)
+
+
+@dataclass(frozen=True)
+class Storable:
+    """What is stored of a compiled graph: its program, and how it is called."""
+
+    built: Built
+    options: Mapping[str, Any]
+    dtypes: tuple[torch.dtype, ...]
+    """Element types of the arguments that are tensors."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        module = self.built.module
+        built = self.built if isinstance(module, str) else replace(self.built, module=content(module))
+        return {"built": built, "options": dict(self.options), "dtypes": self.dtypes}
+
+    def function(self) -> Callable[..., Any]:
+        """Compiles the program, which usually is in the object cache, to a function of the graph's arguments."""
+        return caller(compile_program(self.built.module, **self.options), self.built, self.dtypes)
