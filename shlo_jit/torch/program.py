@@ -46,13 +46,19 @@ class Result:
 class Built:
     """A graph as a program, for certain shapes."""
 
-    module: Module | str
-    """The program, or its text."""
+    source: Module | str
+    """The program, or its text if another process has built it."""
     tensor_arguments: Sequence[int]
     """Arguments of the graph that are tensors, which are the arguments of the program."""
     is_random: bool
     """Whether the program has a last argument for the state of random numbers."""
     results: Sequence[Result]
+
+    @property
+    def module(self) -> Module:
+        """The program. Only of a graph that this process has built."""
+        assert not isinstance(self.source, str), "the program is a text"
+        return self.source
 
 
 def build(module: torch.fx.GraphModule, given: Sequence[Any], returns_arguments: bool = False) -> Built:
@@ -234,10 +240,10 @@ class Storable:
     """Element types of the arguments that are tensors."""
 
     def __getstate__(self) -> dict[str, Any]:
-        module = self.built.module
-        built = self.built if isinstance(module, str) else replace(self.built, module=content(module))
+        source = self.built.source
+        built = self.built if isinstance(source, str) else replace(self.built, source=content(source))
         return {"built": built, "options": dict(self.options), "dtypes": self.dtypes}
 
     def function(self) -> Callable[..., Any]:
         """Compiles the program, which usually is in the object cache, to a function of the graph's arguments."""
-        return caller(compile_program(self.built.module, **self.options), self.built, self.dtypes)
+        return caller(compile_program(self.built.source, **self.options), self.built, self.dtypes)
