@@ -32,7 +32,7 @@ from shlo_jit.sizes import Size
 
 PRODUCT = "stablehlo.dot_general"
 FLOATS = ("f32", "f64", "bf16", "f16")
-"""Types of elements that are multiplied in the type of the sums, into which a conversion takes few instructions."""
+"""Element types of matrices that are read in registers: those of sums, or converted to them by few instructions."""
 
 
 def form_computed_operands(block: PlanBlock) -> None:

@@ -35,8 +35,10 @@ def mapped_weights(path: str, nbytes: int) -> MappedWeights | None:
         with open(path, "rb", buffering=0) as file:
             status = FileStatus.of(os.path.abspath(path), os.fstat(file.fileno()))
             found = _mapped.get(status)
-            if found is not None or status.times[0] != WEIGHTS_HEADER.size + nbytes:
+            if found is not None:
                 return found
+            if status.times[0] != WEIGHTS_HEADER.size + nbytes:
+                return None
             return _mapped.setdefault(status, MappedWeights(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)))
     except (OSError, ValueError):
         return None

@@ -50,6 +50,7 @@ TOGETHER = 2
 """Maximum outputs that are computed together if lanes are terms. With more, rows come from more places in memory at a
 time: bf16 weights of 1536x576 take 55, 50, 61 and 75 us with 1, 2, 4 and 8, on two threads of Zen 4."""
 SIXTEEN = Reason("sixteen-elements", "four bits are all that differs between the terms of a group")
+"""Why elements are looked up (`InRegistersSchedule.tabulated`)."""
 
 
 class Outputs(NamedTuple):

@@ -71,7 +71,10 @@ class _Table:
         if d.variant.leaf == "direct":
             (self._planes if d.variant.lanes == "pixels" else self._channels)()
         else:
-            (self._lines_of_features if d.variant.lanes == "pixels" else self._image)()
+            if d.variant.lanes == "pixels":
+                self._lines_of_features()
+            else:
+                self._image()
             self._runs()
             self._part()
             (self._images if d.variant.rows == "images" else self._product)()
