@@ -299,6 +299,8 @@ WINDOW_BLOCK = 1024
 """Outputs of the last dimension in a unit, if the other dimensions give few units."""
 SCAN_SIMPLE_COST = 4
 """Maximum cost of a body for scans to run side by side. No case moves."""
+SCAN_RADIX = 16
+"""Steps of a chain in a scan that rounds: the longest chain is this times the logarithm of the steps to this base."""
 SCAN_ROWS = 4
 """Rows that are scanned side by side, to hide the latency of the chain from vector to vector; if the scanned dimension
 is strided, vectors of columns. Case `cumulative sum`."""

@@ -174,13 +174,32 @@ class Scan:
     block: int
     """Columns per unit, if there are several columns."""
     blocks: int
+    levels: int
+    """Levels of blocks along the scan that are folded apart; 0 is one chain from the first element to the last."""
     tasks: Tasks
+
+    @property
+    def radix(self) -> int:
+        """Blocks in a block of the level above, and steps in a block of the lowest level."""
+        return tuning.SCAN_RADIX
 
     @property
     def notes(self) -> list[Note]:
         lanes = "elements of a row" if self.columns == 1 else "columns"
+        radices = " x ".join([str(self.radix)] * self.levels)
         return [
             Note("scan", f"{self.rows} x {self.n} x {self.columns}{' from the end' if self.reverse else ''}"),
+            *(
+                [
+                    Note(
+                        "blocks",
+                        f"of {radices} steps, each folded from its own beginning",
+                        Reason("short-chains", "rounding errors grow with the longest chain of operations"),
+                    )
+                ]
+                if self.levels
+                else []
+            ),
             Note("lanes", f"{self.width}, {lanes}"),
             Note("unroll", f"{self.side if self.columns == 1 else self.block // self.width} side by side"),
             self.tasks.note("row" if self.columns == 1 else f"block of {self.block} columns"),
@@ -292,8 +311,25 @@ def _scan(op: Op, dims: list[Dim], k: int, target: Target) -> Scan:
         side=tuning.SCAN_ROWS if small else 1,
         block=block,
         blocks=blocks,
+        levels=_levels(op, n // width if columns == 1 else n),
         tasks=cut(rows if columns == 1 else rows * blocks, work),
     )
+
+
+def _levels(op: Op, steps: int) -> int:
+    """Levels of blocks for a scan of `steps` vectors: as many as keep each chain at most SCAN_RADIX operations long.
+
+    One chain rounds as often as it has steps, so the error of a sum of n elements grows with n; with blocks it grows
+    with log(n) (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2). Exact folds need no blocks.
+    """
+    simple = simple_op(op)
+    dtype = op.results[0].tensor.storage
+    if simple is None or simple.has("idempotent") or not (dtype.is_float or dtype.is_complex):
+        return 0
+    levels, chain = 0, hint_of(steps)
+    while chain > tuning.SCAN_RADIX:
+        levels, chain = levels + 1, -(-chain // tuning.SCAN_RADIX)
+    return levels
 
 
 def absorbs_initial(op: Op) -> bool | None:

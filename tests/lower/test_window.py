@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import guarded
 import numpy as np
 import pytest
 from random_arrays import close, random_array
@@ -168,6 +169,23 @@ def test_same_bits_for_any_threads(shape: tuple[int, int], axis: int) -> None:
     results = [shlo_jit.compile(text, cache=False, threads=t)(x).view(np.uint32) for t in (1, 2, 5)]
     np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_array_equal(results[0], results[2])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("shape, axis", [((1_000_003,), 0), ((3, 70_001), 1), ((5000, 70), 0), ((2, 4099, 9), 1)])
+def test_errors_of_cumulative_sums_grow_with_the_logarithm(shape: tuple[int, ...], axis: int, reverse: bool) -> None:
+    """Equal numbers are the worst case: one chain rounds each step the same way. One of 4,096 steps errs by 100 ulp."""
+    n, rank = shape[axis], len(shape)
+    pad = tuple(((0, n - 1) if reverse else (n - 1, 0)) if d == axis else (0, 0) for d in range(rank))
+    dims = tuple(n if d == axis else 1 for d in range(rank))
+    text = window_text(shape, shape, "f32", {"window_dimensions": dims, "padding": pad}, BODIES["add"])
+    text = with_constant(text, "f32", 0.0)
+    results = [guarded.compile(text, threads=t)(np.full(shape, 0.1, np.float32)) for t in (1, 2, 3, 8)]
+    for other in results[1:]:
+        np.testing.assert_array_equal(results[0].view(np.uint32), other.view(np.uint32))
+    exact = np.cumsum(np.full(shape, np.float32(0.1), np.float64), axis)
+    exact = np.flip(exact, axis) if reverse else exact
+    np.testing.assert_allclose(results[0], exact, rtol=12 * 2**-24)
 
 
 @pytest.mark.parametrize("seed", range(40))
