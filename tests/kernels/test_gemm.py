@@ -27,10 +27,21 @@ from shlo_jit.kernels.gemm.panels import (
     panels_symbol,
     reads_in_place,
 )
-from shlo_jit.kernels.gemm.policy import Blocking, Layout, extents_of, has_skinny_path, has_vector_path
-from shlo_jit.kernels.gemm.precision import gemm_plan
+from shlo_jit.kernels.gemm.policy import (
+    PREPACKED,
+    PRIVATE,
+    SHARED,
+    Blocking,
+    Layout,
+    extents_of,
+    has_skinny_path,
+    has_vector_path,
+    mode_of_a,
+)
+from shlo_jit.kernels.gemm.precision import gemm_plan, itemsize
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.prepacking import SPARE, prepack_routine, prepack_symbol
+from shlo_jit.kernels.gemm.staged_numbers import Ints
 from shlo_jit.kernels.gemm.strategy import strategy_of
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
@@ -249,6 +260,27 @@ def test_prepacked_operands(names: tuple[str, str, str], target: str) -> None:
         assert c.tobytes() == product(types, a, b, target, 3, prepacked=True, at_run_time=True).tobytes()
         if m > tuning.GEMM_THIN and k <= gemm_plan(types, resolve(target)).kc:
             assert c.tobytes() == product(types, a, b, target, 3).tobytes()
+
+
+@pytest.mark.parametrize("names", [("f32", "f32", "f32"), ("bf16", "bf16", "f32"), ("f64", "f64", "f64")], ids="-".join)
+@pytest.mark.parametrize("m, n, k", [(14, 600, 1500), (31, 300, 1200), (100, 200, 700), (157, 130, 2100), (2, 9, 30)])
+@pytest.mark.parametrize("prepacked", [False, True])
+def test_rows_in_one_cache_set(names: tuple[str, str, str], m: int, n: int, k: int, prepacked: bool) -> None:
+    """Rows that are a multiple of 4096 bytes apart are packed once for all tasks, with the bits of other rows."""
+    types, rng = GemmTypes(*names), np.random.default_rng(m)
+    apart = -(-k * itemsize(types.a) // 4096) * 4096 // itemsize(types.a)
+    a, b = values(rng, types.a, (1, m, apart)), values(rng, types.b, (1, k, n))
+    a[:, :, k:] = np.nan
+    plan = gemm_plan(types, resolve("native"))
+    shape = extents_of(plan, 1, m, n, k, Layout(apart, 1, 0, n, 1, 0), prepacked)
+    mode = mode_of_a(Ints(), plan, shape, PREPACKED if prepacked else PRIVATE)
+    if plan.kind != "amx" and plan.mr > 12:
+        assert (mode == SHARED) == (m > 2 and (prepacked or m > 40))
+    results = [product(types, a[:, :, :k], b, threads=t, prepacked=prepacked) for t in (1, 2, 3)]
+    check(types, a[:, :, :k], b, results[0])
+    a = np.ascontiguousarray(np.concatenate([a[:, :, :k], np.zeros((1, m, 3), a.dtype)], 2))[:, :, :k]
+    results.append(product(types, a, b, threads=2, prepacked=prepacked))
+    assert all(x.tobytes() == results[0].tobytes() for x in results)
 
 
 @pytest.mark.parametrize("names", CASES, ids="-".join)

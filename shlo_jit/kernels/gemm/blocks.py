@@ -24,7 +24,7 @@ from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.gemm.forms import Form
 from shlo_jit.kernels.gemm.micro import attributes, next_height
 from shlo_jit.kernels.gemm.pack import pack_plans
-from shlo_jit.kernels.gemm.policy import IN_PLACE, PREPACKED, PRIVATE, SHARED
+from shlo_jit.kernels.gemm.policy import IN_PLACE, PREPACKED, PRIVATE, SHARED, may_collide
 from shlo_jit.kernels.gemm.precision import GemmPlan, GemmTypes, gemm_plan, itemsize
 from shlo_jit.kernels.llvm_values import V, const, i64
 from shlo_jit.kernels.target import Target
@@ -112,11 +112,13 @@ def scratch_bytes(
     Large products need one packed block of B, all columns and kc rows; each worker needs an A panel and a chunk of B.
     """
     plan = gemm_plan(types, target)
-    block, k, shared = at_most(k, plan.prepacked_kc if prepacked else plan.kc), at_most(k, plan.kc), 0
-    if not surely(lambda: m <= (tuning.GEMM_PREPACKED_ROWS if prepacked else tuning.GEMM_PRIVATE_ROWS)):
+    block, of_b, shared = at_most(k, plan.prepacked_kc if prepacked else plan.kc), at_most(k, plan.kc), 0
+    many_rows = not surely(lambda: m <= (tuning.GEMM_PREPACKED_ROWS if prepacked else tuning.GEMM_PRIVATE_ROWS))
+    if many_rows or may_collide(plan, m, n, k):
         shared = -(-m // plan.mr) * shared_a_panel_bytes(plan, block)
-        shared += 0 if prepacked else -(-n // plan.nr) * plan.panel_bytes(k)
-    return shared + max(threads, 1) * worker_bytes(plan, n, k, prepacked) + 64
+    if many_rows and not prepacked:
+        shared += -(-n // plan.nr) * plan.panel_bytes(of_b)
+    return shared + max(threads, 1) * worker_bytes(plan, n, of_b, prepacked) + 64
 
 
 def names_of(plan: GemmPlan, form: Form) -> str:

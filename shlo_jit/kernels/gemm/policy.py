@@ -14,6 +14,7 @@ from shlo_jit.kernels.gemm.micro import SUMS
 from shlo_jit.kernels.gemm.precision import GemmPlan, itemsize
 from shlo_jit.kernels.gemm.staged_numbers import Ints, N, Numbers, Reasoned
 from shlo_jit.reasons import Reason
+from shlo_jit.sizes import surely
 
 SKINNY_TILE, SKINNY_PANELS = 6, 2
 """Register tile of a skinny product that reads B in place: rows, and panels taken together. That is as many sums as
@@ -151,9 +152,8 @@ def mode_of_a(a: Numbers, plan: GemmPlan, s: Extents, mode: N) -> N:
     columns = plan.widest
     wide = a.compare("gt", s.n, columns)
     many_rows = a.both(s.prepacked, a.compare("gt", s.m, tuning.GEMM_PREPACKED_ROWS))
-    # The rows of a tile would map to one set of the first level cache.
-    collide = a.both(a.compare("eq", a.bits(s.a_rs, 4095), 0), a.compare("ge", s.n, tuning.GEMM_COLLIDING_COLUMNS))
-    far = a.both(a.either(wide, collide), a.either(a.compare("eq", mode, SHARED), many_rows))
+    far = a.both(wide, a.either(a.compare("eq", mode, SHARED), many_rows))
+    collide = _rows_collide(a, plan, s)
     mode_a = a.decided(
         IN_PLACE, Reason("packing-does-not-pay", "A is packed only if B is packed, shared, and wider than a task")
     )
@@ -168,11 +168,11 @@ def mode_of_a(a: Numbers, plan: GemmPlan, s: Extents, mode: N) -> N:
             collide,
             Reason(
                 "rows-collide-in-cache",
-                f"all tasks share a packed B, {s.n} columns use A, and its rows map to one cache set",
+                f"{s.n} columns use A, and its rows, {s.a_rs} bytes apart, map to one cache set",
             ),
         ),
     )
-    mode_a = a.override(mode_a, far, a.number(SHARED), why)
+    mode_a = a.override(mode_a, a.either(far, collide), a.number(SHARED), why)
     if plan.kind == "amx":
         return a.decided(PRIVATE, Reason("tile-registers-layout", "the tile registers need their own layout"))
     if plan.convert[0]:
@@ -189,6 +189,31 @@ def mode_of_a(a: Numbers, plan: GemmPlan, s: Extents, mode: N) -> N:
                 Reason("row-steps-contiguous", "the elements of a row that one step multiplies are adjacent"),
             )
     return mode_a
+
+
+def may_collide(plan: GemmPlan, m: int, n: int, k: int) -> bool:
+    """Whether `_rows_collide` may hold for sizes that may be known at run time only."""
+    few = surely(lambda: m < plan.mr) or surely(lambda: n < tuning.GEMM_COLLIDING_COLUMNS)
+    small = surely(lambda: m * n * k < tuning.GEMM_TASK)
+    return plan.mr > tuning.GEMM_COLLIDING_ROWS and not few and not small
+
+
+def _rows_collide(a: Numbers, plan: GemmPlan, s: Extents) -> N:
+    """Whether the rows of a whole tile map to one set of the first level cache, which evicts lines before all of their
+    elements are used, and packing A costs less than that."""
+    if plan.mr <= tuning.GEMM_COLLIDING_ROWS:
+        return a.compare("ne", a.number(0), 0)
+    same_set = a.both(a.compare("eq", a.bits(s.a_rs, 4095), 0), a.compare("ne", s.a_rs, 0))
+    # Between mr and twice as many rows, two lower tiles of equal height are taken, whose rows fit. If tasks pack B, k
+    # is cut into several passes, each with a packing of A that all threads wait for.
+    few = a.both(s.prepacked, a.either(a.compare("eq", s.m, plan.mr), a.compare("ge", s.m, 2 * plan.mr - 1)))
+    whole = a.either(few, a.compare("ge", s.m, 3 * plan.mr))
+    product = a.mul(a.mul(s.m, s.n), s.k)
+    pays = a.both(
+        a.compare("ge", s.n, tuning.GEMM_COLLIDING_COLUMNS),
+        a.both(a.compare("ge", product, tuning.GEMM_TASK), a.compare("lt", s.batch, tuning.GEMM_BATCH)),
+    )
+    return a.both(a.both(same_set, whole), pays)
 
 
 def are_joined(a: Numbers, plan: GemmPlan, a_cs: N, k: N) -> N:
@@ -210,8 +235,9 @@ def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) 
     rows = a.div(a.number(tuning.GEMM_TASK), a.mul(a.least(s.n, widest), per_element))
     rows = a.mul(a.most(a.div(rows, plan.mr), 2), plan.mr)
     mc = a.select(private, s.m, rows)
-    unphased = a.both(s.prepacked, a.compare("ne", modes[1], SHARED))
-    mc, nc = (a.select(unphased, x, y) for x, y in zip(_cut_of_panels(a, plan, s, modes[1]), (mc, nc), strict=True))
+    few_rows = a.compare("le", s.m, tuning.GEMM_PREPACKED_ROWS)
+    of_panels = a.both(s.prepacked, a.either(a.compare("ne", modes[1], SHARED), few_rows))
+    mc, nc = (a.select(of_panels, x, y) for x, y in zip(_cut_of_panels(a, plan, s, modes[1]), (mc, nc), strict=True))
     row_chunks, column_chunks = a.ceil_div(s.m, mc), a.ceil_div(s.n, nc)
     grid = a.mul(row_chunks, column_chunks)
     # A shared operand belongs to one product, and so do the tasks that use it.
@@ -234,7 +260,8 @@ def _cut_of_panels(a: Numbers, plan: GemmPlan, s: Extents, mode_a: N) -> tuple[N
     chunks = a.most(a.ceil_div(s.m, _rows_of_panels(a, plan, s, mode_a)), 1)
     stripes = a.ceil_div(a.ceil_div(s.m, plan.mr), chunks)
     height = a.select(a.compare("gt", chunks, 1), a.mul(stripes, plan.mr), s.m)
-    panel = a.mul(a.most(height, tuning.GEMM_TASK_ROWS), a.mul(a.most(s.k, 1), plan.nr))
+    of_phase = a.select(a.compare("eq", mode_a, SHARED), k_block(a, plan, s.k, s.prepacked), s.k)
+    panel = a.mul(a.most(height, tuning.GEMM_TASK_ROWS), a.mul(a.most(of_phase, 1), plan.nr))
     long = a.either(a.compare("lt", s.m, tuning.GEMM_LEAST_ROWS), a.compare("eq", mode_a, PRIVATE))
     each = a.select(long, _panels_of_long(a, plan, s, panel), _panels_of_short(a, plan, s, panel, chunks))
     tasks = a.mul(chunks, a.ceil_div(a.ceil_div(s.n, plan.nr), a.most(each, 1)))
