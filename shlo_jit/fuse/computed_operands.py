@@ -30,7 +30,7 @@ from shlo_jit.ops.grouped import grouped_of
 from shlo_jit.ops.runs import outer_of, roles_of, run_of
 from shlo_jit.sizes import Size
 
-PRODUCT = "stablehlo.dot_general"
+PRODUCT, CONVOLUTION = "stablehlo.dot_general", "stablehlo.convolution"
 FLOATS = ("f32", "f64", "bf16", "f16")
 """Element types of matrices that are read in registers: those of sums, or converted to them by few instructions."""
 
@@ -39,8 +39,12 @@ def form_computed_operands(block: PlanBlock) -> None:
     """Moves loops that compute an operand of a product into the product's step."""
     grouped = [s for s in block.steps if isinstance(s, OpStep) and (g := grouped_of(s.op)) and not g.sums]
     products = [s for s in block.steps if isinstance(s, OpStep) and s.op.name == PRODUCT and s.pieces is None]
-    if grouped or products:
+    images = [s for s in block.steps if isinstance(s, OpStep) and s.op.name == CONVOLUTION]
+    if grouped or products or images:
         steps = Steps(block)
+        for convolution in images:
+            if (view := _view_of_convolution(steps, convolution)) is not None:
+                convolution.operands_in_memory = _commit(steps, convolution, view)
         for product in grouped:
             found = _candidate_of(steps, product, 1)
             product.operands_in_memory = _commit(steps, product, found) if isinstance(found, Candidate) else found
@@ -145,6 +149,21 @@ def computed_operand(steps: Steps, product: OpStep) -> Candidate | Refusal | Non
     return max(found, key=lambda candidate: candidate.saved, default=refusal)
 
 
+def _view_of_convolution(steps: Steps, convolution: OpStep) -> Candidate | None:
+    """Returns the loop that only copies an image or a kernel which the convolution can read where it lies; of two, the
+    one that copies more."""
+    found: list[Candidate] = []
+    for side, operand in enumerate(convolution.op.operands):
+        value, views = steps.source(operand)
+        writer = steps.writer(value)
+        if not isinstance(writer, NestStep) or source_of(writer.nest) is None or not steps.is_private(value):
+            continue
+        placed = _placed(writer.nest, convolution.op, side)
+        if not isinstance(placed, Refusal) and view_of(*placed) is not None:
+            found.append(Candidate(operand.tensor.nbytes, writer, views, *placed))
+    return max(found, key=lambda candidate: candidate.saved, default=None)
+
+
 def _candidate_of(steps: Steps, product: OpStep, side: int) -> Candidate | Refusal | None:
     """Returns the loop that computes an operand of a product where the product reads it; None if there is no loop."""
     operands = product.op.operands
@@ -235,13 +254,16 @@ def _placed(nest: Nest, op: Op, side: int) -> tuple[Nest, ComputedOperand] | Ref
     store = nest.stores[0]
     if covers(nest, At(store.index), store.target.tensor.extents) is None:
         return Refusal("not-each-element-once", "the loop that computes it does not visit each element once")
-    if not all(_are_runs(op, s) for s in (0, 1)):
+    if op.name != CONVOLUTION and not all(_are_runs(op, s) for s in (0, 1)):
         return Refusal("batch-not-strided", "dimensions of the product do not form runs")
     nest = replace(nest, extents=list(nest.extents), stores=[replace(store)])
     if not _split_at_dimensions(nest, shape):
         return Refusal("loop-spans-rows-and-columns", "one of its loops spans two dimensions of the operand")
-    found = [_numbers(nest, nest.stores[0], shape, dims) for dims in _roles(op, side)]
-    return nest, ComputedOperand(side, *found)
+    if op.name == CONVOLUTION:
+        each = tuple(_numbers(nest, nest.stores[0], shape, (d,)) for d in range(len(shape)))
+        return nest, ComputedOperand(side, {}, {}, {}, each, tuple(shape))
+    batch, along, free = (_numbers(nest, nest.stores[0], shape, dims) for dims in _roles(op, side))
+    return nest, ComputedOperand(side, batch, along, free)
 
 
 def _roles(op: Op, side: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

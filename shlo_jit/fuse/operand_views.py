@@ -3,6 +3,9 @@
 A loop that only moves elements computes it. If the products, terms and columns that it numbers are a constant stride
 apart in the other array, the product reads that array with these strides, from an address on that may depend on indices
 known at the call: a layer's weights in a stack of them, the heads in a cache, a transposed or repeated matrix.
+
+Operands of convolutions are views by dimensions: an image that is a part of another one, of a batch or of its features,
+and a kernel in a stack of kernels.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from shlo_jit.fuse.nest import Key, Nest, is_wide
 from shlo_jit.fuse.plan import ComputedOperand
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
-from shlo_jit.ir.index import Expr, variables
+from shlo_jit.ir.index import Expr, strides_of, variables
 from shlo_jit.ops import OPS
 from shlo_jit.sizes import Size
 
@@ -25,10 +28,9 @@ class View(NamedTuple):
     value: Value
     first: Expr
     """The offset of the first element, in elements: a constant and terms known at the call."""
-    batch: int
-    """Elements from one product to the next; likewise along the terms, and from one row or column to the next."""
-    along: int
-    free: int
+    strides: tuple[int, ...]
+    """Elements from one product to the next, along the terms, and from one row or column to the next; of a
+    convolution's operand, along each dimension. 0 for a part with one element."""
 
 
 def view_of(nest: Nest, operand: ComputedOperand) -> View | None:
@@ -43,12 +45,24 @@ def view_of(nest: Nest, operand: ComputedOperand) -> View | None:
     offset = ix.linearize(at.index, value.tensor.extents)
     if any(variables(s.at) for s in offset.syms) or any(isinstance(n, Size) for n in value.tensor.extents):
         return None
-    found = [_stride(nest, offset, part) for part in (operand.batch, operand.along, operand.free)]
-    batch, along, free = found
-    if batch is None or along is None or free is None:
+    found = [_stride(nest, offset, part) for part in operand.parts]
+    strides = tuple(s for s in found if s is not None)
+    if len(strides) < len(found) or not _can_be_read(nest, operand, strides):
         return None
-    is_contiguous = 1 in (along, free) or not any(is_wide(nest.extents[v]) for v in (*operand.along, *operand.free))
-    return View(value, Expr(offset.const, (), offset.syms), batch, along, free) if is_contiguous else None
+    return View(value, Expr(offset.const, (), offset.syms), strides)
+
+
+def _can_be_read(nest: Nest, operand: ComputedOperand, strides: tuple[int, ...]) -> bool:
+    """Whether a product or a convolution reads an operand with these strides as fast as a copy of it. Kernels are read
+    in one piece, and images along the dimension that is contiguous in a copy."""
+    if not operand.dimensions:
+        inner = (*operand.along, *operand.free)
+        return 1 in strides[1:] or not any(is_wide(nest.extents[v]) for v in inner)
+    dense_strides = strides_of(operand.shape)
+    wide = [(s, dense) for s, dense, n in zip(strides, dense_strides, operand.shape, strict=True) if n > 1]
+    if operand.side:
+        return all(s == dense for s, dense in wide)
+    return not wide or (wide[-1][0] == wide[-1][1] == 1 and all(s > 0 for s, _ in wide))
 
 
 def is_gathered(nest: Nest, operand: ComputedOperand) -> bool:

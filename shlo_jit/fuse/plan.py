@@ -258,6 +258,14 @@ class ComputedOperand(NamedTuple):
     """Those that number the terms that are summed over."""
     free: dict[int, int]
     """Those that number the rows of the first operand, or the columns of the second."""
+    dimensions: tuple[dict[int, int], ...] = ()
+    """Of a convolution's operand instead of these: the variables that number its elements along each dimension."""
+    shape: tuple[int, ...] = ()
+    """The extents of these dimensions."""
+
+    @property
+    def parts(self) -> tuple[dict[int, int], ...]:
+        return self.dimensions or (self.batch, self.along, self.free)
 
 
 class Summed(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.ir.attributes import ConvDims, Dense, DenseArray
 from shlo_jit.ir.core import Op
@@ -19,10 +21,11 @@ def reversals(op: Op) -> list[bool]:
     return [bool(v) for v in _values(flags)] if flags is not None else [False] * (op.result.tensor.rank - 2)
 
 
-def conv_shape(op: Op) -> ConvShape:
-    """Returns the extents and strides of a convolution, in elements. The pass `canonical_convolutions` has made the
-    output [b, spatial..., f] or [b, f, spatial...]. Raises UnsupportedError for more than MAX_SPATIAL spatial
-    dimensions, and NotSymbolic if the number of windows is unknown."""
+def conv_shape(op: Op, xs: Sequence[int], ws: Sequence[int]) -> ConvShape:
+    """Returns the extents and strides of a convolution, in elements. `xs`, `ws`: the strides of image and kernel along
+    their dimensions. The pass `canonical_convolutions` has made the output [b, spatial..., f] or [b, f, spatial...].
+    Raises UnsupportedError for more than MAX_SPATIAL spatial dimensions, and NotSymbolic if the number of windows is
+    unknown."""
     d = op.attributes["dimension_numbers"]
     assert isinstance(d, ConvDims)
     n = len(d.input_spatial_dimensions)
@@ -35,7 +38,7 @@ def conv_shape(op: Op) -> ConvShape:
             )
         )
     x, w, y = op.operands[0].tensor.extents, op.operands[1].tensor.extents, op.result.tensor.extents
-    xs, ws, ys = strides_of(x), strides_of(w), strides_of(y)
+    ys = strides_of(y)
     feature_groups, batch_groups = op.int("feature_group_count", 1), op.int("batch_group_count", 1)
     groups = feature_groups * batch_groups
     ci, co = w[d.kernel_input_feature_dimension], w[d.kernel_output_feature_dimension] // groups

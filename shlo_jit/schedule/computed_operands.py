@@ -4,12 +4,13 @@ a view, in registers if few rows are multiplied by it, else while it is packed i
 from __future__ import annotations
 
 from shlo_jit import tuning
-from shlo_jit.fuse.computed_operands import reads_floats_once
+from shlo_jit.fuse.computed_operands import CONVOLUTION, reads_floats_once
 from shlo_jit.fuse.operand_views import View, view_of
 from shlo_jit.fuse.plan import ComputedOperandStep
 from shlo_jit.ops.grouped import grouped_of
 from shlo_jit.schedule.byte_dots import byte_dots
 from shlo_jit.schedule.context import Context
+from shlo_jit.schedule.convolution import schedule_convolution
 from shlo_jit.schedule.grouped import schedule_grouped
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.operand_in_panels import schedule_in_panels
@@ -23,6 +24,8 @@ def schedule_computed_operand(step: ComputedOperandStep, context: Context) -> Ke
     """Returns the schedule of a product that computes an operand."""
     if grouped_of(step.product.op) is not None:
         return schedule_grouped(step.product, context, step)
+    if step.product.op.name == CONVOLUTION:
+        return schedule_convolution(step.product, context, _viewed(step, context))
     layout = layout_of(step.product.op)
     rows = layout.result.m if step.operand.side else layout.result.n
     view = view_of(step.producer.nest, step.operand)
@@ -34,10 +37,15 @@ def schedule_computed_operand(step: ComputedOperandStep, context: Context) -> Ke
     if not step.producer.writes and step.summed is None:
         return schedule_dot(step.product, context)
     if view is not None and step.producer.writes:
-        nest = step.producer.nest
-        space = make_space(nest, context.target, Order.ANY, given=())
-        return schedule_dot(step.product, context, Viewed(step.operand.side, view, nest, space))
+        return schedule_dot(step.product, context, _viewed(step, context))
     return schedule_in_panels(step, layout, context)
+
+
+def _viewed(step: ComputedOperandStep, context: Context) -> Viewed:
+    """The operand that is read where it lies."""
+    nest, view = step.producer.nest, view_of(step.producer.nest, step.operand)
+    assert view is not None
+    return Viewed(step.operand.side, view, nest, make_space(nest, context.target, Order.ANY, given=()))
 
 
 def _is_read_in_registers(step: ComputedOperandStep, view: View, context: Context) -> bool:

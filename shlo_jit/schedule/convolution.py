@@ -14,6 +14,7 @@ from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.digests import derived
 from shlo_jit.ir.finite import is_finite
+from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.convolution.convolution import conv_routine, conv_symbol, leaves_padding
 from shlo_jit.kernels.convolution.description import Description, Variant
 from shlo_jit.kernels.convolution.geometry import Geometry
@@ -33,10 +34,10 @@ from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.moves import ComputeAt, EdgeTiles, Move, Pack, SkipPadding, Unroll, UseLeaf, Vectorize, of_kind
 from shlo_jit.schedule.panels import PanelsSchedule
 from shlo_jit.schedule.product_decisions import check_used
-from shlo_jit.schedule.product_layout import Placed
-from shlo_jit.schedule.products import gemm_types
+from shlo_jit.schedule.product_layout import Placed, Viewed
+from shlo_jit.schedule.products import READ_IN_PLACE, gemm_types
 from shlo_jit.schedule.scratch import Scratch
-from shlo_jit.sizes import Size
+from shlo_jit.sizes import Size, equal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +50,7 @@ class ConvolutionSchedule(WithEpilogue, PanelsSchedule):
     """The decisions as moves, and where the epilogue runs."""
     tests_kernel: bool
     """Whether each call tests if the kernel is finite, because products with padding are skipped."""
+    viewed: Viewed | None = None
 
     @property
     def shape(self) -> ConvShape:
@@ -78,24 +80,35 @@ class ConvolutionSchedule(WithEpilogue, PanelsSchedule):
     def notes(self) -> list[Note]:
         tasks = f"{count(_field(self, 'main_tasks'), 'task')} of {_task(self)}"
         found = [*self.kernel_notes, Note("tasks", tasks, self.decisions.why_tasks)]
-        return [*found, *(self.epilogue.notes if self.epilogue is not None else [])]
+        view = [Note("operand", "read where it lies", READ_IN_PLACE)] if self.viewed is not None else []
+        return [*view, *found, *(self.epilogue.notes if self.epilogue is not None else [])]
 
 
-def schedule_convolution(step: OpStep, context: Context) -> KernelSchedule:
+def schedule_convolution(step: OpStep, context: Context, viewed: Viewed | None = None) -> KernelSchedule:
+    """Returns the schedule of a convolution. `viewed`: an operand that is read where it lies in another array."""
     moves = context.given.get(id(step))
     if step.op.result.tensor.size == 0:
         check_used(moves or (), ())
         return NOTHING
-    return convolution_of(step, context, moves=moves)
+    return convolution_of(step, context, moves=moves, viewed=viewed)
 
 
 def convolution_of(
-    step: OpStep, context: Context, lines: int = 0, moves: Sequence[Move] | None = None
+    step: OpStep,
+    context: Context,
+    lines: int = 0,
+    moves: Sequence[Move] | None = None,
+    viewed: Viewed | None = None,
 ) -> ConvolutionSchedule:
     """Schedules a convolution. With `lines`, a call computes at most that many lines of one image; otherwise it
-    computes all lines of all images. `moves`: those of a caller, if there are any."""
+    computes all lines of all images. `moves`: those of a caller, if there are any. `viewed`: an operand that is read
+    where it lies in another array."""
     op, target = step.op, context.target
-    whole, types = conv_shape(op), gemm_types(op)
+    strides = [strides_of(o.tensor.extents) for o in op.operands]
+    if viewed is not None:
+        pairs = zip(op.operands[viewed.side].tensor.extents, viewed.view.strides, strides[viewed.side], strict=True)
+        strides[viewed.side] = tuple(dense if equal(n, 1) else given for n, given, dense in pairs)
+    whole, types = conv_shape(op, *strides), gemm_types(op)
     shape, calls = whole, 1
     if lines:
         height, *others = whole.output
@@ -125,6 +138,7 @@ def convolution_of(
         moves=made,
         prepacked=_panels(op, fields["w_width"], blocks, types, context) if blocks else None,
         tests_kernel=tests_kernel,
+        viewed=viewed,
         first_block=fields["w_group_bytes"] * blocks[0] // sum(blocks) if blocks else 0,
         epilogue=epilogue,
         scratch=Scratch.of(lambda threads: conv_scratch_bytes(d.table, threads)),

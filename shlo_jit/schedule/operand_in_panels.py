@@ -149,7 +149,7 @@ def _packed(mode: int) -> int:
 def on_boxes(step: ComputedOperandStep, widths: int, terms: int) -> tuple[Nest, Tile, Value, bool]:
     """The loop with a box as its target, the variables of its rows and columns, the box, and whether its columns are
     terms. A box has `widths` rows or columns of the operand, and `terms`."""
-    nest, (_, batch, along, free) = step.producer.nest, step.operand
+    nest, (batch, along, free) = step.producer.nest, step.operand.parts
     by_terms = _contiguous(nest, along) > _contiguous(nest, free)
     rows, columns = (free, along) if by_terms else (along, free)
     (store,) = nest.stores

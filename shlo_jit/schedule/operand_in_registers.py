@@ -274,7 +274,7 @@ def schedule_in_registers(
     dots = byte_dots(op, side, target)
     nest, offsets = take_offsets(step.producer.nest)
     nest, operand = _split_units(nest, step.operand, target, dots)
-    batch, along, free = (_ordered(nest, part) for part in operand[1:])
+    batch, along, free = (_ordered(nest, part) for part in operand.parts)
     rows = layout.result.m if side else layout.result.n
     passes = -(-rows // tuning.COMPUTED_OPERAND_ROWS)
     if passes > 1 and dots is not None:
@@ -375,13 +375,14 @@ def _split_units(
     if not splits:
         return nest, operand
     nest = replace(nest, extents=list(nest.extents), stores=[replace(store) for store in nest.stores])
-    parts = [dict(part) for part in operand[1:]]
+    parts = [dict(part) for part in operand.parts]
     for v, n in splits.items():
         nest.split(v, n)
         for part in parts:
             if v in part:
                 part[len(nest.extents) - 1], part[v] = part[v], part[v] * n
-    return nest, ComputedOperand(operand.side, *parts)
+    batch, along, free = parts
+    return nest, ComputedOperand(operand.side, batch, along, free)
 
 
 def _in_words(nest: Nest, target: Target) -> set[Key]:

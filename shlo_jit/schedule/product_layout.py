@@ -49,10 +49,10 @@ class Viewed(NamedTuple):
 
     def strides(self, s: Layout) -> Layout:
         """The strides of a product with this operand."""
-        v = self.view
+        batch, along, free = self.view.strides
         if self.side:
-            return s._replace(b_rs=v.along, b_cs=v.free, b_bs=v.batch)
-        return s._replace(a_rs=v.free, a_cs=v.along, a_bs=v.batch)
+            return s._replace(b_rs=along, b_cs=free, b_bs=batch)
+        return s._replace(a_rs=free, a_cs=along, a_bs=batch)
 
 
 class ProductLayout(NamedTuple):

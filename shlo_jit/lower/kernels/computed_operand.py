@@ -5,6 +5,7 @@ from __future__ import annotations
 from shlo_jit.fuse.plan import ComputedOperandStep
 from shlo_jit.lower.kernels import grouped
 from shlo_jit.lower.kernels.bytes_in_registers import ByteOutputs, ByteTerms
+from shlo_jit.lower.kernels.convolution import lower_convolution
 from shlo_jit.lower.kernels.dot import lower_product
 from shlo_jit.lower.kernels.operand_in_panels import lower_in_panels
 from shlo_jit.lower.kernels.operand_in_registers import lower_in_registers
@@ -13,6 +14,7 @@ from shlo_jit.lower.kernels.short_sums import ShortOutputs, ShortTerms
 from shlo_jit.lower.kernels.terms_in_registers import Terms
 from shlo_jit.lower.kernels.units_in_registers import MakeChunkWriter
 from shlo_jit.lower.services import Services
+from shlo_jit.schedule.convolution import ConvolutionSchedule
 from shlo_jit.schedule.grouped import GroupedSchedule
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.operand_in_panels import InPanelsSchedule
@@ -27,6 +29,8 @@ def lower(low: Services, step: ComputedOperandStep, schedule: KernelSchedule) ->
         lower_in_panels(low, step, schedule)
     elif isinstance(schedule, GroupedSchedule):
         grouped.lower_computing(low, step, schedule)
+    elif isinstance(schedule, ConvolutionSchedule):
+        lower_convolution(low, step.product, schedule, low.scratch(step))
     elif isinstance(schedule, ProductSchedule):
         lower_product(low, step.product, schedule, low.scratch(step))
 

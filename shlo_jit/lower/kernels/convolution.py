@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.kernels.llvm_values import i64
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.epilogue import write_epilogue
+from shlo_jit.lower.kernels.viewed import operand_address
 from shlo_jit.lower.nest.nest_step import lower_nest
 from shlo_jit.lower.services import Services
 from shlo_jit.schedule.convolution import ConvolutionSchedule
 
 
 def lower(low: Services, step: OpStep, schedule: ConvolutionSchedule) -> None:
-    op, b = step.op, low.b
+    lower_convolution(low, step, schedule, low.scratch(step))
+
+
+def lower_convolution(low: Services, step: OpStep, schedule: ConvolutionSchedule, work: V) -> None:
+    """Writes the call. `work`: the scratch memory."""
+    op, b, viewed = step.op, low.b, schedule.viewed
     table = low.table(list(schedule.table))
     epilogue, frame = write_epilogue(low, schedule.epilogue)
-    work = low.scratch(step)
-    x, y = low.pointer(op.operands[0]), low.pointer(op.result)
-    w = low.pointer(op.operands[1]) if schedule.prepacked is None else low.constant_array(schedule.prepacked)
+    x, y = operand_address(low, viewed, 0, op.operands[0]), low.pointer(op.result)
+    panels = schedule.prepacked
+    w = operand_address(low, viewed, 1, op.operands[1]) if panels is None else low.constant_array(panels)
     args = [table, x, w, y, work, epilogue, frame, *low.region(schedule.prefetched)]
     args.append(i64(1) if schedule.decisions.is_alone else low.thread_count)
     b.call("void", schedule.symbol, args)

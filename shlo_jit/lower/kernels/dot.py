@@ -10,9 +10,8 @@ from shlo_jit.kernels.gemm.prepacking import prepack_symbol
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue
 from shlo_jit.lower.kernels.key_range import keys_of_rows
-from shlo_jit.lower.nest.evaluate import Evaluator
+from shlo_jit.lower.kernels.viewed import operand_address
 from shlo_jit.lower.nest.nest_step import lower_nest
-from shlo_jit.lower.nest.position import Position
 from shlo_jit.lower.scratch import shared_fields, worker_fields
 from shlo_jit.lower.services import Services
 from shlo_jit.schedule.panels import LoopSchedule, Matrices
@@ -106,12 +105,7 @@ def _address(low: Services, s: ProductSchedule, side: int, operand: Value) -> V:
     """Address of the first element of an operand, or of its panels."""
     if side == 1 and s.has_panels:
         return _panels(low, s)
-    if s.viewed is None or s.viewed.side != side:
-        return low.pointer(operand)
-    view, nest = s.viewed.view, s.viewed.nest
-    pointers = {v: low.pointer(v) for v in dict.fromkeys(v for v, _ in nest.loads)}
-    first = Evaluator(low.b, nest, s.viewed.space, pointers).base(Position({}, 1), view.first)
-    return low.b.offset(low.pointer(view.value), low.b.mul(first, view.value.tensor.storage.itemsize))
+    return operand_address(low, s.viewed, side, operand)
 
 
 def _panels(low: Services, s: ProductSchedule) -> V:
