@@ -1,12 +1,12 @@
-"""Decoders of several architectures in plain JAX, beside XLA: a prompt, a token, and a token for each sequence of a batch.
+"""Decoders of several architectures in plain JAX, beside XLA: prompts, tokens, and batches.
 
-    python -m benchmarks.decoders                             # two layers at 1024/2816, beside XLA:CPU
+    python -m benchmarks.decoders                             # two layers at 1024/2816
     python -m benchmarks.decoders --width 2048 --hidden 5632 --only llama --kinds int4 --batches 1,8 --constants
 
-Weights are random. `int8` and `int4` have a scale for each 32 terms, `int4` also a minimum. Milliseconds of a prompt, and
-of a step that appends a token to each sequence of a batch, whose lengths differ; lower quartiles of calls that alternate
-with those of XLA. Programs of a batch are `jax.vmap` of the one for a sequence. `--constants`: weights are constants of our
-program, which stores two integers of four bits in a byte.
+Weights are random. `int8` and `int4` have a scale for each 32 terms, `int4` also a minimum. The table has milliseconds
+of a prompt, and of a step that appends a token to each sequence of a batch, whose lengths differ: lower quartiles of
+calls that alternate with those of XLA. Programs of a batch are `jax.vmap` of the one for a sequence. `--constants`:
+weights are constants of our program, which stores two integers of four bits in a byte.
 """
 
 from __future__ import annotations
