@@ -106,8 +106,7 @@ def measured(o: argparse.Namespace, began: float, read: Callable[[], list[int]],
 
 
 def run_llama(o: argparse.Namespace, began: float) -> Run:
-    import llama_cpp as llama  # type: ignore[import-not-found]
-
+    llama: Any = importlib.import_module("llama_cpp")
     silent = llama.llama_log_callback(lambda *_: None)
     llama.llama_log_set(silent, None)
     model = llama.llama_model_load_from_file(o.model.encode(), llama.llama_model_default_params())
@@ -133,13 +132,12 @@ def run_llama(o: argparse.Namespace, began: float) -> Run:
 
     def read() -> list[int]:
         llama.llama_memory_clear(llama.llama_get_memory(context), True)
-        found = []
+        found = list[int]()
         for sequence in range(o.batch):
             tokens = prompt_of(o.prompt, sequence)
-            for start in range(0, o.prompt, sizes.n_batch):
+            for start in range(0, o.prompt, sizes.n_batch):  # only the last part returns a token
                 part = tokens[start : start + sizes.n_batch]
-                last = append([(t, start + i, sequence, start + i == o.prompt - 1) for i, t in enumerate(part)])
-            found += last
+                found += append([(t, start + i, sequence, start + i == o.prompt - 1) for i, t in enumerate(part)])
         return found
 
     def step(tokens: list[int], position: int) -> list[int]:
