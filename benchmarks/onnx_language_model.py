@@ -125,8 +125,9 @@ class Graph:
         self.nodes.append(helper.make_node("Identity", [logits], ["logits"]))
         caches = [f"{part}{i}" for i in range(shape.layers) for part in ("keys", "values")]
         cache = [1, shape.key_heads, self.slots, shape.head_size]
-        given: list[tuple[str, int, list[Any]]] = [("tokens", TensorProto.INT64, [1, "t"]), ("last_position", TensorProto.INT32, [1])]
-        given += [("total", TensorProto.INT32, [1]), *((name, TensorProto.FLOAT, cache) for name in caches)]
+        given: list[tuple[str, int, list[Any]]] = [("tokens", TensorProto.INT64, [1, "t"])]
+        given += [("last_position", TensorProto.INT32, [1]), ("total", TensorProto.INT32, [1])]
+        given += [(name, TensorProto.FLOAT, cache) for name in caches]
         results: list[tuple[str, int, list[Any]]] = [("logits", TensorProto.FLOAT, [1, 1, "n"])]
         results += [(f"{name}_out", TensorProto.FLOAT, cache) for name in caches]
         inputs, outputs = ([helper.make_tensor_value_info(*row) for row in rows] for rows in (given, results))
