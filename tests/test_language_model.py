@@ -30,7 +30,7 @@ from export_model import export_model, vocabulary_file  # type: ignore[import-no
 from generate import Generator, Sampling  # type: ignore[import-not-found]
 from gguf import GGMLQuantizationType, quants
 from gguf_model import BLOCKS, named_arrays, read_model  # type: ignore[import-not-found]
-from kept_model import LIBRARY, kept_model, metadata_of  # type: ignore[import-not-found]
+from kept_model import FUNCTIONS, LIBRARY, kept_model, metadata_of  # type: ignore[import-not-found]
 from program import STATES, build, donated, sampled  # type: ignore[import-not-found]
 from tokens import Text  # type: ignore[import-not-found]
 from unsupported import UnsupportedModel  # type: ignore[import-not-found]
@@ -40,21 +40,24 @@ from shlo_jit import builder as b
 PROMPT = [20, 7, 250, 33, 33, 101, 9, 60, 222, 140, 5]
 
 
-def compiled(model, length: int, slots: int) -> Any:
+def compiled(model, name: str, chunk: int, slots: int, batch: int = 1) -> Any:
     return shlo_jit.compile(
-        build(model, {"main": length}, slots),
+        build(model, chunk, slots, batch),
+        name,
         constants=named_arrays(model),
         donate=donated(model),
         assume_finite=True,
     )
 
 
-def generator_of(model, slots: int, chunk: int) -> Generator:
-    lengths = {"prompt": chunk, "next": 1}
-    module, arrays, given_up = build(model, lengths, -(-slots // chunk) * chunk), named_arrays(model), donated(model)
-    return Generator(
-        *(shlo_jit.compile(module, name, constants=arrays, donate=given_up, assume_finite=True) for name in lengths)
-    )
+def generator_of(model, slots: int, chunk: int, batch: int = 1) -> Generator:
+    slots = -(-slots // chunk) * chunk
+    return Generator(*(compiled(model, name, chunk, slots, batch) for name in FUNCTIONS))
+
+
+def texts_of(generator: Generator, *prompts: list[int], **options: Any) -> list[list[int]]:
+    """The tokens that follow each prompt."""
+    return [*map(list, zip(*generator.tokens(prompts, **options), strict=True))]
 
 
 @pytest.mark.parametrize(
@@ -70,7 +73,7 @@ def test_scores_are_those_of_numpy(architecture: str, kind: str, is_tied: bool, 
     gguf_files.write(path, architecture, kind, is_tied=is_tied)
     model = read_model(path)
     want = gguf_files.logits(path, architecture, [*PROMPT, 77])
-    chunk, one = compiled(model, 8, 32), compiled(model, 1, 32)
+    chunk, one = (compiled(model, name, 8, 32) for name in FUNCTIONS)
     states = [np.array([1, 2], np.uint64), *(np.zeros(port.shape, np.float32) for port in one.inputs[STATES:])]
     given = np.array([*PROMPT, 0, 0, 0, 0, 0], np.int32)
     for exe, tokens, start, count in (
@@ -78,10 +81,9 @@ def test_scores_are_those_of_numpy(architecture: str, kind: str, is_tied: bool, 
         (chunk, given[8:], 8, 3),
         (one, np.array([77], np.int32), 11, 1),
     ):
-        token, scores, *states = exe(
-            tokens, np.int32(start), np.int32(count), np.float32(0), np.float32(1), np.int32(1), *states
-        )
-        np.testing.assert_allclose(scores, want[start + count - 1], atol=2e-4, rtol=2e-4)
+        place = np.int32(0), np.array([start], np.int32), np.array([count], np.int32)
+        token, scores, *states = exe(tokens[None], *place, np.float32(0), np.float32(1), np.int32(1), *states)
+        np.testing.assert_allclose(scores, want[None, start + count - 1], atol=2e-4, rtol=2e-4)
         assert token == [np.argmax(scores)]
 
 
@@ -92,12 +94,31 @@ def test_generated_tokens_are_the_likeliest(tmp_path: Path) -> None:
     generator = generator_of(read_model(path), slots=20, chunk=8)
     assert generator.slots == 24
     for length in (1, 8, 11):
-        found = [*generator.tokens(PROMPT[:length])]
+        (found,) = texts_of(generator, PROMPT[:length])
         assert len(found) == 24 - length + 1
         whole = gguf_files.logits(path, "llama", PROMPT[:length] + found[:-1])
         assert found == np.argmax(whole[length - 1 :], -1).tolist()
-    with pytest.raises(ValueError, match="25 tokens; expected 1 to 24"):
-        next(generator.tokens([1] * 25))
+    for prompts in ([[1] * 25], [[]], [PROMPT, PROMPT]):
+        with pytest.raises(ValueError, match="expected 1 of 1 to 24 tokens"):
+            next(generator.tokens(prompts))
+
+
+@pytest.mark.parametrize("batch", [2, 3, 8, 16])
+def test_sequences_of_a_batch_are_those_of_single_ones(batch: int, tmp_path: Path) -> None:
+    """Sequences of different lengths, in one call for each token, until the longest one is full."""
+    path = tmp_path / "model.gguf"
+    gguf_files.write(path, "llama", "Q4_0")
+    together = generator_of(read_model(path), slots=40, chunk=8, batch=batch)
+    random = np.random.default_rng(batch)
+    lengths = [18, *random.integers(1, 18, batch - 1).tolist()]
+    prompts = [random.integers(0, 260, length).tolist() for length in lengths]
+    found = texts_of(together, *prompts)
+    assert [len(text) for text in found] == [40 - 18 + 1] * batch
+    for prompt, text in zip(prompts, found, strict=True):
+        whole = gguf_files.logits(path, "llama", prompt + text[:-1])
+        assert text == np.argmax(whole[len(prompt) - 1 :], -1).tolist()
+    with pytest.raises(ValueError, match=f"prompts of 1 tokens; expected {batch} of 1 to 40 tokens"):
+        next(together.tokens([[1]]))
 
 
 def test_weights_keep_their_bits_and_are_not_copied(tmp_path: Path) -> None:
@@ -129,8 +150,8 @@ def test_blocks_have_the_numbers_of_the_library(kind: str) -> None:
 # ---------------------------------------------------------------------- sampling
 @pytest.fixture(scope="module")
 def draw():
-    """A function of logits and settings, that draws a token."""
-    types = {"logits": "f32[6]", "temperature": "f32[]", "top_p": "f32[]", "top_k": "s32[]", "random": "u64[2]"}
+    """A function of two rows of logits and settings, that draws a token for each."""
+    types = {"logits": "f32[2,6]", "temperature": "f32[]", "top_p": "f32[]", "top_k": "s32[]", "random": "u64[2]"}
     with b.function("main", **types) as f:
         f.returns(*sampled(f.logits, f.temperature, f.top_p, f.top_k, f.random))
     return shlo_jit.compile(f.module)
@@ -152,21 +173,32 @@ LIKELIHOOD = np.array([0.1, 0.4, 0.05, 0.3, 0.15, 0.0], np.float32)
     ],
 )
 def test_tokens_are_drawn_by_likelihood(draw, temperature: float, top_p: float, top_k: int, want) -> None:
-    state, counts = np.array([3, 0], np.uint64), np.zeros(6)
+    """The second row has the same likelihoods, of other tokens."""
+    state, counts = np.array([3, 0], np.uint64), np.zeros((2, 6))
     with np.errstate(divide="ignore"):
-        logits = np.log(LIKELIHOOD)
+        logits = np.log(np.stack([LIKELIHOOD, LIKELIHOOD[::-1]]))
     for _ in range(4000):
         token, state = draw(logits, np.float32(temperature), np.float32(top_p), np.int32(top_k), state)
-        counts[token] += 1
-    np.testing.assert_allclose(counts / 4000, want, atol=0.03)
-    assert (counts[np.asarray(want) == 0] == 0).all()
+        counts[[0, 1], token] += 1
+    counts[1] = counts[1, ::-1]
+    np.testing.assert_allclose(counts / 4000, [want, want], atol=0.03)
+    assert (counts[:, np.asarray(want) == 0] == 0).all()
+
+
+def test_rows_draw_independently(draw) -> None:
+    state, equal = np.array([3, 0], np.uint64), 0
+    for _ in range(1000):
+        token, state = draw(np.zeros((2, 6), np.float32), np.float32(1), np.float32(1), np.int32(6), state)
+        equal += int(token[0] == token[1])
+    assert abs(equal / 1000 - 1 / 6) < 0.05
 
 
 def test_a_seed_gives_the_same_text(tmp_path: Path) -> None:
     path = tmp_path / "model.gguf"
     gguf_files.write(path, "qwen2", "Q8_0")
     generator = generator_of(read_model(path), slots=24, chunk=8)
-    texts = [[*generator.tokens(PROMPT, Sampling(temperature=30.0, top_p=1.0, seed=seed))] for seed in (1, 1, 2)]
+    settings = [Sampling(temperature=30.0, top_p=1.0, seed=seed) for seed in (1, 1, 2)]
+    texts = [texts_of(generator, PROMPT, sampling=sampling) for sampling in settings]
     assert texts[0] == texts[1] != texts[2]
 
 
@@ -178,16 +210,17 @@ def test_a_compiled_model_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     gguf_files.write(path, "llama", "Q4_1")
     folder = kept_model(str(path), slots=20, chunk=8)
     assert kept_model(str(path), slots=20, chunk=8) == folder != kept_model(str(path), slots=32, chunk=8)
+    assert Generator.loaded(kept_model(str(path), slots=20, chunk=8, batch=2) / LIBRARY).batch == 2
     model = read_model(path)
     assert metadata_of(folder) == model.metadata
     loaded = Generator.loaded(folder / LIBRARY, threads=2)
     assert (loaded.slots, loaded.chunk) == (24, 8)
-    want = [*generator_of(model, slots=20, chunk=8).tokens(PROMPT)]
-    assert [*loaded.tokens(PROMPT)] == want
+    want = texts_of(generator_of(model, slots=20, chunk=8), PROMPT)
+    assert texts_of(loaded, PROMPT) == want
     gguf_files.write(path, "llama", "Q8_0")
     changed = kept_model(str(path), slots=20, chunk=8)
-    assert changed != folder and not folder.exists() and len([*changed.parent.iterdir()]) == 2
-    assert [*loaded.tokens(PROMPT)] == want  # its files are still mapped
+    assert changed != folder and not folder.exists() and len([*changed.parent.iterdir()]) == 3
+    assert texts_of(loaded, PROMPT) == want  # its files are still mapped
     monkeypatch.setattr("kept_model._state", lambda path: "another compiler")
     assert kept_model(str(path), slots=20, chunk=8) != changed
 
@@ -248,6 +281,8 @@ def test_the_command_line(folder: Path) -> None:
     assert run(sys.executable, "generate.py", "model.gguf", "--plain", "hello", *words, cwd=folder).startswith(
         "ready in"
     )
+    shown = run(sys.executable, "generate.py", "model.gguf", "hello", "he", *words, cwd=folder)
+    assert "8 more at" in shown
     assert run(sys.executable, "tokens.py", "model.gguf", "hello", cwd=folder) == "1 262 3\n"
     assert "No such file" in run(sys.executable, "generate.py", "none.gguf", "hello", cwd=folder, status=1)
 
@@ -264,7 +299,7 @@ def test_c_writes_the_same_text(folder: Path) -> None:
     )
     prompt = " ".join(map(str, PROMPT))
     generator = generator_of(model, slots=32, chunk=8)
-    want = [*generator.tokens(PROMPT)]
+    (want,) = texts_of(generator, PROMPT)
     assert [int(t) for t in run("./generate", "100", cwd=folder, given=prompt).split()] == want
     assert [int(t) for t in run("./generate", "4", cwd=folder, given=prompt).split()] == want[:4]
     shown = subprocess.run(

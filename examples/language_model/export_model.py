@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gguf_model import Model, named_arrays, read_model
-from kept_model import CHUNK
+from kept_model import CHUNK, FUNCTIONS
 from program import build, donated
 from tokens import Text
 from unsupported import UnsupportedModel
@@ -35,21 +35,21 @@ def export_model(
     *,
     slots: int = 1024,
     chunk: int = CHUNK,
+    batch: int = 1,
     target: str = "native",
     weights: str = "embedded",
 ) -> shlo_jit.Exported:
     """Writes the library `path` and its header. `weights`: `embedded`, or `file` for a file beside the library.
 
-    `slots` is the number of positions, rounded up to whole chunks.
+    `slots` is the number of positions, rounded up to whole chunks, for each of `batch` sequences.
     """
-    lengths = {"prompt": chunk, "next": 1}
     return shlo_jit.export(
-        build(model, lengths, -(-slots // chunk) * chunk),
+        build(model, chunk, -(-slots // chunk) * chunk, batch),
         path,
         header=path.with_suffix(".h"),
         name="model",
-        entry=list(lengths),
-        constants=dict.fromkeys(lengths, named_arrays(model)),
+        entry=FUNCTIONS,
+        constants=dict.fromkeys(FUNCTIONS, named_arrays(model)),
         donate=donated(model),
         assume_finite=True,
         target=target,

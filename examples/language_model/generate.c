@@ -10,7 +10,7 @@
 
 /* The functions in model.h, and the inputs that both have in common. */
 enum { PROMPT, NEXT };
-enum { TOKENS, POSITION, COUNT, TEMPERATURE, TOP_P, TOP_K, RANDOM, CACHES };
+enum { TOKENS, SEQUENCE, POSITION, COUNT, TEMPERATURE, TOP_P, TOP_K, RANDOM, CACHES };
 enum { TOKEN_OUT, LOGITS_OUT, RANDOM_OUT, CACHES_OUT };
 enum { ENDS_TEXT = 0xFFFF };
 
@@ -58,8 +58,8 @@ static void finish(session *s) {
 /* Appends `count` tokens at `position`, and writes the token that follows them. */
 static int32_t advance(session *s, int function, const int32_t *tokens, int32_t position, int32_t count, int32_t *token) {
   uint64_t random[2];
-  int32_t found;
-  s->inputs[TOKENS] = tokens, s->inputs[POSITION] = &position, s->inputs[COUNT] = &count;
+  int32_t found, sequence = 0;
+  s->inputs[TOKENS] = tokens, s->inputs[SEQUENCE] = &sequence, s->inputs[POSITION] = &position, s->inputs[COUNT] = &count;
   s->outputs[TOKEN_OUT] = &found, s->outputs[RANDOM_OUT] = random;
   int32_t status = model_call(s->instance, function, s->inputs, s->outputs);
   memcpy(s->random, random, sizeof random);
@@ -119,9 +119,9 @@ static int32_t read_prompt(session *s, const int32_t *tokens, int32_t count, int
 int main(int argument_count, char **arguments) {
   if (argument_count < 2 || argument_count > 3) return fail("usage", "generate COUNT [vocabulary.bin] < TOKENS");
   const shlo_function *functions = model_library()->functions;
-  int32_t slots = (int32_t)functions[NEXT].inputs[CACHES].shape[1];
-  int32_t chunk = (int32_t)functions[PROMPT].inputs[TOKENS].shape[0];
-  int32_t vocabulary = (int32_t)functions[NEXT].outputs[LOGITS_OUT].shape[0];
+  int32_t slots = (int32_t)functions[NEXT].inputs[CACHES].shape[2];
+  int32_t chunk = (int32_t)functions[PROMPT].inputs[TOKENS].shape[1];
+  int32_t vocabulary = (int32_t)functions[NEXT].outputs[LOGITS_OUT].shape[1];
   int32_t *tokens = zeroed(sizeof *tokens * (uint64_t)slots), token;
   int32_t count = read_tokens(tokens, slots, vocabulary), left = atoi(arguments[1]);
   if (count < 1 || count > slots) return fail("the prompt", count > slots ? "it is too long" : "expected tokens");

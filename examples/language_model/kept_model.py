@@ -20,19 +20,21 @@ import shlo_jit
 
 CHUNK = 64
 """Tokens of the prompt that one call takes."""
+FUNCTIONS = ["prompt", "next"]
+"""Functions of the library: for a chunk of a prompt, and for a token of each sequence."""
 LIBRARY, METADATA = "model.o", "metadata.json"
 
 
-def kept_model(path: str, slots: int, chunk: int = CHUNK) -> Path:
+def kept_model(path: str, slots: int, chunk: int = CHUNK, batch: int = 1) -> Path:
     """Returns the folder of the compiled model, which is made if there is none.
 
     Raises OSError for a file that cannot be read, and UnsupportedModel with the reason if this example cannot run it.
     """
-    whole = f"{platform.node()} {os.path.realpath(path)} {slots} {chunk}"
+    whole = f"{platform.node()} {os.path.realpath(path)} {slots} {chunk} {batch}"
     name = _digest(whole)
     folder = _root() / f"{name}-{_digest(_state(path))}"
     if not folder.exists():
-        _make(folder, path, slots, chunk)
+        _make(folder, path, slots, chunk, batch)
         for other in folder.parent.glob(f"{name}-*"):  # of an earlier state of the file or the sources
             if other != folder:
                 shutil.rmtree(other, ignore_errors=True)
@@ -44,7 +46,7 @@ def metadata_of(folder: Path) -> dict[str, Any]:
     return json.loads((folder / METADATA).read_text())
 
 
-def _make(folder: Path, path: str, slots: int, chunk: int) -> None:
+def _make(folder: Path, path: str, slots: int, chunk: int, batch: int) -> None:
     # A start that finds the folder needs none of these modules, so it does not wait for them.
     from export_model import export_model
     from gguf_model import read_model
@@ -57,7 +59,7 @@ def _make(folder: Path, path: str, slots: int, chunk: int) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True) as temporary:
         made = Path(temporary) / "made"
         made.mkdir()
-        export_model(model, made / LIBRARY, slots=slots, chunk=chunk, weights="file")
+        export_model(model, made / LIBRARY, slots=slots, chunk=chunk, batch=batch, weights="file")
         (made / METADATA).write_text(json.dumps(model.metadata))
         try:
             made.rename(folder)

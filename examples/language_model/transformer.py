@@ -37,26 +37,30 @@ def softmax(x: Value) -> Value:
 
 
 class Transformer:
-    """The network for some tokens at consecutive positions. Its weights and caches are values of the open function.
+    """The network for some sequences, each with some tokens at consecutive positions.
 
-    `keys` and `values` have a cache [key heads, slots, head size] for each layer. `attention` replaces them by those
-    with the new tokens.
+    Its weights and caches are values of the open function. `keys` and `values` have a cache [sequences, key heads,
+    slots, head size] for each layer. `attention` replaces them by those with the new tokens. The tokens of a sequence
+    are rows below each other.
     """
 
     def __init__(
         self,
         shape: Shape,
         weights: Mapping[str, Value],
+        sequence: Value,
         position: Value,
         length: int,
         keys: Sequence[Value],
         values: Sequence[Value],
     ) -> None:
-        """`position`: that of the first of `length` tokens."""
-        self.shape, self.weights, self.position, self.length = shape, weights, position, length
+        """`sequence`: the first one in the caches. `position` [rows]: that of the first of its `length` tokens."""
+        self.shape, self.weights, self.length = shape, weights, length
+        self.sequence, self.position = sequence, position
         self.keys, self.values = list(keys), list(values)
-        self.positions = b.iota(f"s32[{length}]") + position
-        angles = self.positions.astype("f32")[:, None] * np.array([shape.frequencies], np.float32)
+        (self.rows,) = extents(position)
+        self.positions = b.iota(f"s32[{self.rows},{length}]", 1) + position[:, None]
+        angles = self.positions.astype("f32").reshape(-1, 1) * np.array([shape.frequencies], np.float32)
         self.cosine, self.sine = b.cos(angles)[:, None, :], b.sin(angles)[:, None, :]
 
     # ------------------------------------------------------------------ weights
@@ -100,30 +104,36 @@ class Transformer:
         qkv = self.product(x, f"{name}qkv")
         if f"{name}qkv_bias" in self.weights:
             qkv = qkv + self.weights[f"{name}qkv_bias"][None, :]
-        qkv = qkv.reshape(self.length, -1, shape.head_size)
+        qkv = qkv.reshape(self.rows * self.length, -1, shape.head_size)
         q, k, v = qkv[:, : shape.heads], qkv[:, shape.heads : -shape.key_heads], qkv[:, -shape.key_heads :]
         if f"{name}q_norm" in self.weights:
             q, k = self.normalized(q, f"{name}q_norm"), self.normalized(k, f"{name}k_norm")
         return self.rotated(q), self.rotated(k), v
 
+    def appended(self, caches: list[Value], layer: int, x: Value) -> Value:
+        """Writes `x` [t, key heads, size] into the cache of a layer. Returns the part of these sequences."""
+        x = x.reshape(self.rows, self.length, *extents(x)[1:]).transpose(0, 2, 1, 3)
+        for row in range(self.rows):
+            place = (self.sequence + row, 0, self.position[row], 0)
+            caches[layer] = b.dynamic_update_slice(caches[layer], x[row : row + 1], place)
+        return b.dynamic_slice(caches[layer], (self.sequence, 0, 0, 0), (self.rows, *extents(caches[layer])[1:]))
+
     def attention(self, x: Value, layer: int) -> Value:
         """Returns what the heads read from the tokens up to their own [t, heads * size], and updates the caches."""
-        shape, t = self.shape, self.length
+        shape, rows, t = self.shape, self.rows, self.length
         q, k, v = self.heads(x, layer)
-        start = (0, self.position, 0)
-        keys = self.keys[layer] = b.dynamic_update_slice(self.keys[layer], k.transpose(1, 0, 2), start)
-        values = self.values[layer] = b.dynamic_update_slice(self.values[layer], v.transpose(1, 0, 2), start)
-        # Heads that share keys are rows of one product: [key heads, t * group, ...].
-        split = (shape.key_heads, t, shape.heads // shape.key_heads, -1)
-        merged = (shape.key_heads, t * split[2], -1)
-        rows = q.reshape(t, shape.key_heads, split[2], -1).transpose(1, 0, 2, 3).reshape(merged)
-        scores = b.dot_general(rows, keys, b.DotDimensionNumbers((2,), (2,), (0,), (0,))) / math.sqrt(shape.head_size)
+        keys, values = self.appended(self.keys, layer, k), self.appended(self.values, layer, v)
+        # Heads that share keys are rows of one product: [rows, key heads, t * group, ...].
+        group = shape.heads // shape.key_heads
+        split, merged = (rows, shape.key_heads, t, group, -1), (rows, shape.key_heads, t * group, -1)
+        q = q.reshape(rows, t, shape.key_heads, group, -1).transpose(0, 2, 1, 3, 4).reshape(merged)
+        scores = b.dot_general(q, keys, b.DotDimensionNumbers((3,), (3,), (0, 1), (0, 1))) / math.sqrt(shape.head_size)
         scores = scores.reshape(split)
         every = extents(scores)
-        visible = b.iota(f"s32{list(every)}", 3) <= b.broadcast_in_dim(self.positions, every, (1,))
+        visible = b.iota(f"s32{list(every)}", 4) <= b.broadcast_in_dim(self.positions, every, (0, 2))
         weights = softmax(b.select(visible, scores, -math.inf)).reshape(merged)
-        found = b.dot_general(weights, values, b.DotDimensionNumbers((2,), (1,), (0,), (0,)))
-        return found.reshape(split).transpose(1, 0, 2, 3).reshape(t, -1)
+        found = b.dot_general(weights, values, b.DotDimensionNumbers((3,), (2,), (0, 1), (0, 1)))
+        return found.reshape(split).transpose(0, 2, 1, 3, 4).reshape(rows * t, -1)
 
     # ------------------------------------------------------------------ the whole
     def feed_forward(self, x: Value, layer: int) -> Value:
@@ -142,6 +152,6 @@ class Transformer:
         return x
 
     def logits(self, x: Value) -> Value:
-        """Scores of all tokens [vocabulary] to follow the token whose result is `x` [1, width]."""
+        """Scores of all tokens [rows, vocabulary] to follow those whose results are `x` [rows, width]."""
         name = "output" if "output_0_values" in self.weights else "embedding"
-        return self.product(self.normalized(x, "output_norm"), name).reshape(-1)
+        return self.product(self.normalized(x, "output_norm"), name)

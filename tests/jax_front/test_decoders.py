@@ -1,0 +1,46 @@
+"""Decoders of several architectures in plain JAX, against XLA: prompts, tokens, and batches of different lengths."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+
+pytest.importorskip("rich")
+from benchmarks.decoders import ARCHITECTURES, KINDS, Program, Sizes, decoder
+
+TOLERANCE = {"f32": 2e-4, "bf16": 3e-2, "int8": 2e-4, "int4": 2e-4}
+"""bf16 rounds activations before each product: sums in another order may round to another number."""
+
+
+def compare(program: Program, counts: tuple[int, ...], tolerance: float) -> None:
+    """Runs calls one after the other, of some tokens each, with the caches of the ones before."""
+    ours, theirs, position = program.caches(), program.caches(), 0
+    for count in counts:
+        tokens, places = program.inputs(count, position)
+        (found, ours), (want, theirs) = program.run(ours, tokens, places), program.run_xla(theirs, tokens, places)
+        np.testing.assert_allclose(found, want, atol=tolerance, rtol=tolerance)
+        position += count
+    for found, want in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(found, want, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_tokens_one_by_one(name: str, kind: str) -> None:
+    """More tokens than a sliding window has slots."""
+    compare(Program(decoder(name, Sizes(), kind), 1), (1,) * 12, TOLERANCE[kind])
+
+
+@pytest.mark.parametrize("kind", ["f32", "int4"])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_prompts_by_chunks(name: str, kind: str) -> None:
+    compare(Program(decoder(name, Sizes(), kind), 11), (11, 11), TOLERANCE[kind])
+
+
+@pytest.mark.parametrize("is_constant", [False, True], ids=["arguments", "constants"])
+@pytest.mark.parametrize("batch", [1, 3, 8])
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_batches_of_different_lengths(name: str, batch: int, is_constant: bool) -> None:
+    program = Program(decoder(name, Sizes(), "int4"), 1, batch, constants=is_constant)
+    compare(program, (1,) * 4, TOLERANCE["int4"])
