@@ -119,7 +119,7 @@ def max_pool3d(call: Call, x: Value, *given: object) -> tuple[Value, Value | Non
     return _max_pool(call, x, 3, *given)
 
 
-def _scattered(gradient: Value, x: Value, indices: Value, rank: int) -> Value:
+def scattered_to_places(gradient: Value, x: Value, indices: Value, rank: int) -> Value:
     """Adds the gradients at the indices, within each plane of `rank` dimensions."""
     lead, extents = sizes(x)[: x.ndim - rank], sizes(x)[x.ndim - rank :]
     planes, inner = math.prod(lead), math.prod(extents)
@@ -136,7 +136,7 @@ def max_pool2d_backward(call: Call, gradient: Value, x: Value, *rest: object) ->
     """The gradient of the maxima of windows over two dimensions."""
     indices = rest[-1]
     assert isinstance(indices, Value)
-    return _scattered(gradient, x, indices, 2)
+    return scattered_to_places(gradient, x, indices, 2)
 
 
 @aten("max_pool3d_with_indices_backward")
@@ -144,7 +144,7 @@ def max_pool3d_backward(call: Call, gradient: Value, x: Value, *rest: object) ->
     """The gradient of the maxima of windows over three dimensions."""
     indices = rest[-1]
     assert isinstance(indices, Value)
-    return _scattered(gradient, x, indices, 3)
+    return scattered_to_places(gradient, x, indices, 3)
 
 
 # ---------------------------------------------------------------------------- means

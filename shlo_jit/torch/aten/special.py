@@ -8,6 +8,7 @@ import numpy as np
 
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
+from shlo_jit.torch.aten.elementwise import digamma
 from shlo_jit.torch.aten.indexing import rows_at
 from shlo_jit.torch.aten.registry import Call, aten
 from shlo_jit.torch.aten.values import Operand, cast, common_shape, filled, number, pair, sizes, wide
@@ -18,7 +19,7 @@ def polygamma(call: Call, n: int, x: Value) -> Value:
     """The n-th derivative of the logarithm of the gamma function's logarithm."""
     y = cast(x, wide(call.dtype))
     if n == 0:
-        return cast(b.digamma(y), call.dtype)
+        return cast(digamma(y), call.dtype)
     if n == 1:
         return cast(trigamma(y), call.dtype)
     return cast(b.polygamma(filled(sizes(y), n, y.element_type), y), call.dtype)
