@@ -67,7 +67,7 @@ def adaptive_avg_pool3d_backward(call: Call, gradient: Value, x: Value) -> Value
 
 # ---------------------------------------------------------------------------- maxima
 def _windows(x: Value, outs: Sequence[int]) -> Value:
-    """The elements of each position, along a new last dimension. Shorter windows have their last element several times."""
+    """The elements of each position, along a new last dimension; shorter windows have their last one several times."""
     lead = x.ndim - len(outs)
     for i, m in enumerate(outs):
         d = lead + 2 * i

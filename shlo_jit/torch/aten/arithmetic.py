@@ -11,8 +11,8 @@ from shlo_jit.builder import Value
 from shlo_jit.torch.aten.elementwise import truncated
 from shlo_jit.torch.aten.registry import Call, Unsupported, aten
 from shlo_jit.torch.aten.values import (
-    I16,
     BOOL,
+    I16,
     Operand,
     cast,
     category,

@@ -136,7 +136,8 @@ def best_and_place(x: Value, d: int, greatest: bool, places: Value | None = None
         return b.select(first, p, q), b.select(first, i, j)
 
     start = number(lowest(dtype) if greatest else highest(dtype), dtype)
-    value, place = b.reduce([keys, iota(sizes(x), d, I64) if places is None else places], [start, number(2**62, I64)], better, (d,))
+    numbers = iota(sizes(x), d, I64) if places is None else places
+    value, place = b.reduce([keys, numbers], [start, number(2**62, I64)], better, (d,))
     return cast(value, x.element_type), place
 
 
