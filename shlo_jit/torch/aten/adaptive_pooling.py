@@ -10,9 +10,9 @@ import numpy as np
 from shlo_jit import builder as b
 from shlo_jit.builder import DotDimensionNumbers, Value
 from shlo_jit.torch.aten.indexing import rows_at
-from shlo_jit.torch.aten.pooling import scattered_to_places
 from shlo_jit.torch.aten.reductions import best_and_place
 from shlo_jit.torch.aten.registry import Call, aten
+from shlo_jit.torch.aten.scatters import scattered_to_places
 from shlo_jit.torch.aten.values import I64, cast, iota, keep, number, sizes, wide
 
 

@@ -59,6 +59,18 @@ def scatter_flat(x: Value, places: Value, updates: Value, combine: Combine = _re
     return found
 
 
+def scattered_to_places(gradient: Value, x: Value, indices: Value, rank: int) -> Value:
+    """Adds the gradients at the indices, within each plane of `rank` dimensions."""
+    lead, extents = sizes(x)[: x.ndim - rank], sizes(x)[x.ndim - rank :]
+    planes, inner = math.prod(lead), math.prod(extents)
+    count = math.prod(sizes(gradient)[x.ndim - rank :])
+    places = b.reshape(indices, (planes, count)) + iota((planes, count), 0) * number(inner, I64)
+    dtype = wide(x.element_type)
+    start = filled((planes * inner,), 0, dtype)
+    found = scatter_flat(start, b.reshape(places, (-1,)), cast(b.reshape(gradient, (-1,)), dtype), b.add)
+    return cast(b.reshape(found, sizes(x)), x.element_type)
+
+
 def _at_elements(x: Value, d: int, index: Value, updates: Value, combine: Combine) -> Value:
     """Combines updates with the elements at an index along one dimension, and at their own places in the others."""
     if 0 in sizes(index):
