@@ -190,6 +190,7 @@ print(*(part.double().sum().item().hex() for part in parts))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
 def test_another_process_does_not_trace(trains, tmp_path):
     script = tmp_path / "program.py"
