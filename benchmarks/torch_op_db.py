@@ -51,7 +51,8 @@ def samples(op: Any, dtype: torch.dtype, limit: int) -> Iterator[Any]:
 
 
 def flat_function(op: Any, sample: Any) -> tuple[Callable[..., Any], list[torch.Tensor]]:
-    """An operator as a function of the sample's tensors alone."""
+    """An operator as a function of the sample's tensors alone, of results that are defined: such as the absolute values
+    of eigenvectors, whose signs are not."""
     leaves, spec = tree_flatten((sample.input, sample.args, sample.kwargs))
     places = [i for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)]
 
@@ -60,7 +61,7 @@ def flat_function(op: Any, sample: Any) -> tuple[Callable[..., Any], list[torch.
         for i, x in zip(places, tensors, strict=True):
             given[i] = x
         first, args, named = tree_unflatten(given, spec)
-        found = tree_flatten(op.op(first, *args, **named))[0]
+        found = tree_flatten(sample.output_process_fn_grad(op.op(first, *args, **named)))[0]
         return [x for x in found if isinstance(x, torch.Tensor)]
 
     return function, [leaves[i] for i in places]
@@ -108,9 +109,11 @@ def _is_nearer(function: Any, tensors: Any, i: int, x: torch.Tensor, y: torch.Te
 
 def _is_tied(first: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> bool:
     """Whether results are indices of equal elements of the first argument, along some dimension."""
-    if x.dtype != torch.int64 or x.dim() != first.dim() or not x.numel() or int(x.min()) < 0:
+    if x.dtype != torch.int64 or not x.numel() or int(x.min()) < 0:
         return False
-    for d in range(first.dim()):
+    if x.dim() == first.dim() - 1:  # of a reduction that does not keep the dimension
+        return any(_is_tied(first, x.unsqueeze(d), y.unsqueeze(d)) for d in range(first.dim()))
+    for d in range(first.dim() if x.dim() == first.dim() else 0):
         if int(x.max()) < first.shape[d] and all(n <= m for n, m in zip(x.shape, first.shape, strict=True)):
             own, other = (first.gather(d, v) for v in (x, y))
             if torch.equal(own.nan_to_num(), other.nan_to_num()) and x.sort(d)[0].diff(dim=d).ne(0).all():

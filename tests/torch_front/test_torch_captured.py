@@ -132,9 +132,9 @@ def test_graphs_of_symbolic_sizes_and_of_pytorch_are_not_stored():
             torch.testing.assert_close(f(torch.ones(n)), torch.ones(n).cumsum(0) * n)
         assert torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_hit"] == 0
     for _ in range(2):
-        with pytest.warns(UserWarning, match="nonzero"):
-            found, counts = outcome(lambda x: torch.nonzero_static(x, size=2) + x.sum().long(), torch.ones(2))
-        assert counts["hit"] == 0 and found.tolist() == [[2], [3]]
+        with pytest.warns(UserWarning, match="ldl_factor"):
+            found, counts = outcome(lambda x: torch.linalg.ldl_factor(x)[0] + x.sum(), torch.eye(2))
+        assert counts["hit"] == 0 and found.tolist() == [[3, 2], [2, 3]]
 
 
 PROGRAM = """
@@ -156,4 +156,51 @@ def test_another_process_does_not_capture_again():
         for _ in range(2)
     )
     assert (first[0], second[0]) == ("0", "1")
+    assert first[1] == second[1]
+
+
+TRACELESS = """
+import torch
+from shlo_jit.torch.dynamo import backend
+torch._dynamo.config.caching_precompile = True
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.norm = torch.nn.Linear(16, 16), torch.nn.BatchNorm1d(16)
+
+    def forward(self, x):
+        return self.norm(self.layer(x).relu())
+
+
+torch.manual_seed(0)
+model = Net()
+if {trains}:
+    found = torch.compile(model, backend=backend)(torch.randn(4, 16))
+    found.square().sum().backward()
+    parts = [found.detach(), *(p.grad for p in model.parameters()), *model.buffers()]
+else:
+    with torch.no_grad():
+        parts = [torch.compile(model.eval(), backend=backend)(torch.randn(4, 16))]
+torch.compiler.save_cache_artifacts()
+counters = torch._dynamo.utils.counters
+print(counters["dynamo_cache"]["dynamo_cache_hit"], counters["stats"]["unique_graphs"])
+print(*(part.double().sum().item().hex() for part in parts))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trains", [False, True], ids=["inference", "training"])
+def test_another_process_does_not_trace(trains, tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(TRACELESS.format(trains=trains))
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    first, second = (
+        subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=True)
+        .stdout.strip()
+        .splitlines()
+        for _ in range(2)
+    )
+    assert (first[0], second[0]) == ("0 1", "1 0")
     assert first[1] == second[1]

@@ -12,6 +12,7 @@ from shlo_jit.torch.aten.elementwise import truncated
 from shlo_jit.torch.aten.registry import Call, Unsupported, aten
 from shlo_jit.torch.aten.values import (
     BOOL,
+    I16,
     Operand,
     cast,
     category,
@@ -262,9 +263,25 @@ def hypot(call: Call, x: Value, y: Value) -> Value:
 @aten("nextafter")
 def nextafter(call: Call, x: Value, y: Value) -> Value:
     """The next float after x in the direction of y."""
-    if call.dtype.bits < 32:
-        raise Unsupported(f"elements of {call.dtype} are not supported")
-    return b.next_after(*pair(call.dtype, x, y))
+    left, right = pair(call.dtype, x, y)
+    return b.next_after(left, right) if call.dtype.bits >= 32 else _next_of_16_bits(left, right)
+
+
+def _next_of_16_bits(x: Value, y: Value) -> Value:
+    """As `next_after`, by the bits: those of a float count upward away from zero."""
+    bits = b.bitcast_convert_type(x, I16)
+    one = number_like(1, bits)
+    outward = (x < y) == (x > number_like(0, x))
+    least = b.select(y > number_like(0, y), one, number_like(-(2**15) + 1, bits))
+    stepped = b.select(x == number_like(0, x), least, b.select(outward, bits + one, bits - one))
+    found = b.select(x == y, y, b.bitcast_convert_type(stepped, x.element_type))
+    return b.select(is_nan(x) | is_nan(y), x + y, found)
+
+
+@aten("prims::div")
+def primitive_div(call: Call, x: Value, y: Value) -> Value:
+    """x / y of equal element types; of integers without the fraction."""
+    return div_mode(call, x, y, rounding_mode="trunc") if call.dtype.kind in "iu" else div(call, x, y)
 
 
 @aten("gcd")

@@ -22,11 +22,17 @@ def in_floats(function: Callable[[Value], Value]) -> Callable[[Call, Value], Val
     return record
 
 
+def digamma(x: Value) -> Value:
+    """The derivative of the logarithm of the gamma function, infinite at the zeros: with their opposite sign."""
+    zero = number(0, x.element_type)
+    return b.select(x == zero, -(number(1, x.element_type) / x), b.digamma(x))
+
+
 FLOAT_FUNCTIONS: dict[str, Callable[[Value], Value]] = {
     "exp": b.exp, "expm1": b.expm1, "log": b.log, "log1p": b.log1p, "sqrt": b.sqrt, "rsqrt": b.rsqrt,
     "sin": b.sin, "cos": b.cos, "tan": b.tan, "sinh": b.sinh, "cosh": b.cosh, "tanh": b.tanh,
     "asin": b.asin, "acos": b.acos, "atan": b.atan, "asinh": b.asinh, "acosh": b.acosh, "atanh": b.atanh,
-    "erf": b.erf, "erfc": b.erfc, "erfinv": b.erf_inv, "lgamma": b.lgamma, "digamma": b.digamma,
+    "erf": b.erf, "erfc": b.erfc, "erfinv": b.erf_inv, "lgamma": b.lgamma, "digamma": digamma,
     "sigmoid": b.logistic,
     "exp2": lambda x: b.exp(x * math.log(2)),
     "log2": lambda x: _log_to(x, math.log(2)),

@@ -10,7 +10,7 @@ from shlo_jit import builder as b
 from shlo_jit.builder import DotDimensionNumbers, Value
 from shlo_jit.builder.scope import emit
 from shlo_jit.ir.attributes import Dense, DictAttr, IntegerAttr
-from shlo_jit.ir.dtypes import DTYPES
+from shlo_jit.ir.dtypes import DTYPES, DType
 from shlo_jit.ir.types import TensorType, tensor
 from shlo_jit.torch.aten.linalg import householder_product, triangle_of
 from shlo_jit.torch.aten.registry import Call, Unsupported, aten
@@ -40,7 +40,7 @@ def _lapack(
     """Calls a routine for the matrices of the last two dimensions. `vectors`: the results that are no matrices.
     `config`: its options, as characters."""
     if 0 in sizes(x):
-        raise Unsupported("factorizations of empty matrices are not supported")
+        return tuple(filled(t.shape or (), 0, t.dtype) for t in shapes)  # type: ignore[arg-type]  known extents
     if x.element_type.name not in _LETTERS:
         raise Unsupported(f"factorizations of {x.element_type} are not supported")
     attributes = {
@@ -75,6 +75,8 @@ def permutation(pivots: Value, rows: int) -> Value:
     *batch, count = sizes(pivots)
     shape = (*batch, rows)
     columns = iota(shape, len(batch))
+    if 0 in sizes(pivots):
+        return columns
     targets = cast(pivots, I64) - number(1, I64)
 
     def at(on: Value, order: Value) -> Value:
@@ -282,6 +284,12 @@ def linalg_eigh(call: Call, x: Value, UPLO: str = "L", compute_v: bool = True) -
     return values, vectors if compute_v else filled((0,), 0, x.element_type)
 
 
+def _identities(batch: Sequence[int], rows: int, columns: int, dtype: DType) -> Value:
+    """Matrices with ones on the diagonal."""
+    one = iota((rows, columns), 0) == iota((rows, columns), 1)
+    return broadcast_to(cast(one, dtype), (*batch, rows, columns))
+
+
 @aten("_linalg_svd")
 def linalg_svd(
     call: Call, x: Value, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None
@@ -301,4 +309,6 @@ def linalg_svd(
     if not compute_uv:
         empty = filled((0,), 0, t)
         return empty, values, empty
+    if not k:
+        left, right = (_identities(batch, extent, other, t) for extent, other in ((m, rows), (columns, n)))
     return left, values, right

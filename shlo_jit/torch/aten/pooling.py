@@ -12,8 +12,8 @@ import numpy as np
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.registry import Call, aten
-from shlo_jit.torch.aten.scatters import scatter_flat
-from shlo_jit.torch.aten.values import I64, cast, filled, iota, is_nan, lowest, number, sizes, slice_along, wide
+from shlo_jit.torch.aten.scatters import scattered_to_places
+from shlo_jit.torch.aten.values import I64, cast, iota, is_nan, lowest, number, sizes, slice_along, wide
 
 
 class Window(NamedTuple):
@@ -119,24 +119,12 @@ def max_pool3d(call: Call, x: Value, *given: object) -> tuple[Value, Value | Non
     return _max_pool(call, x, 3, *given)
 
 
-def _scattered(gradient: Value, x: Value, indices: Value, rank: int) -> Value:
-    """Adds the gradients at the indices, within each plane of `rank` dimensions."""
-    lead, extents = sizes(x)[: x.ndim - rank], sizes(x)[x.ndim - rank :]
-    planes, inner = math.prod(lead), math.prod(extents)
-    count = math.prod(sizes(gradient)[x.ndim - rank :])
-    places = b.reshape(indices, (planes, count)) + iota((planes, count), 0) * number(inner, I64)
-    dtype = wide(x.element_type)
-    start = filled((planes * inner,), 0, dtype)
-    found = scatter_flat(start, b.reshape(places, (-1,)), cast(b.reshape(gradient, (-1,)), dtype), b.add)
-    return cast(b.reshape(found, sizes(x)), x.element_type)
-
-
 @aten("max_pool2d_with_indices_backward")
 def max_pool2d_backward(call: Call, gradient: Value, x: Value, *rest: object) -> Value:
     """The gradient of the maxima of windows over two dimensions."""
     indices = rest[-1]
     assert isinstance(indices, Value)
-    return _scattered(gradient, x, indices, 2)
+    return scattered_to_places(gradient, x, indices, 2)
 
 
 @aten("max_pool3d_with_indices_backward")
@@ -144,7 +132,7 @@ def max_pool3d_backward(call: Call, gradient: Value, x: Value, *rest: object) ->
     """The gradient of the maxima of windows over three dimensions."""
     indices = rest[-1]
     assert isinstance(indices, Value)
-    return _scattered(gradient, x, indices, 3)
+    return scattered_to_places(gradient, x, indices, 3)
 
 
 # ---------------------------------------------------------------------------- means

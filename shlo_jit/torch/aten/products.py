@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shlo_jit import builder as b
 from shlo_jit.builder import DotDimensionNumbers, RaggedDotDimensionNumbers, Value
+from shlo_jit.torch.aten.reductions import total
 from shlo_jit.torch.aten.registry import Call, Unsupported, aten
-from shlo_jit.torch.aten.values import BOOL, I32, I64, broadcast_to, cast, number, pair, promoted, sizes, wide
+from shlo_jit.torch.aten.values import (
+    BOOL,
+    I32,
+    I64,
+    broadcast_to,
+    cast,
+    number,
+    pair,
+    promoted,
+    sizes,
+    together,
+    wide,
+)
+from shlo_jit.torch.aten.views import new_dimension
 
 
 def product(x: Value, y: Value, dims: DotDimensionNumbers, wanted: object = None) -> Value:
@@ -111,6 +127,22 @@ def matmul(call: Call, x: Value, y: Value) -> Value:
     """The product of vectors, matrices, or batches of matrices."""
     dtype = promoted(x, y)
     return b.matmul(cast(x, dtype), cast(y, dtype))
+
+
+@aten("_trilinear")
+def trilinear(
+    call: Call, x: Value, y: Value, z: Value, expand_x: Sequence[int], expand_y: Sequence[int],
+    expand_z: Sequence[int], summed: Sequence[int], unroll_dim: int = 1,
+) -> Value:  # fmt: skip
+    """The sum along some dimensions of x * y * z, each of which is repeated along dimensions of its own."""
+    dtype = wide(call.dtype)
+    given = []
+    for value, dims in ((x, expand_x), (y, expand_y), (z, expand_z)):
+        for d in sorted(dims):
+            value = new_dimension(value, d)
+        given.append(cast(value, dtype))
+    left, middle, right = together(dtype, *given)
+    return cast(total(left * middle * right, tuple(summed), dtype), call.dtype)
 
 
 @aten("_weight_int8pack_mm")

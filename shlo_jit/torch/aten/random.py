@@ -111,6 +111,28 @@ def normal_(call: Call, mean: Any = 0.0, std: Any = 1.0, *more: float, **_: obje
     return cast(found * deviation + middle, call.dtype)
 
 
+@aten("prims::normal")
+def primitive_normal(call: Call, shape: Sequence[int], *, mean: float, std: float, **_: object) -> Value:
+    """Numbers of the normal distribution with a mean and a standard deviation."""
+    found = normal(call, call.shape, wide(call.dtype))
+    return cast(found * number(std, found.element_type) + number(mean, found.element_type), call.dtype)
+
+
+@aten("rrelu_with_noise_functional")
+def rrelu_with_noise(
+    call: Call, x: Value, noise: Value, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, *_: object
+) -> tuple[Value, Value]:
+    """x where it is positive, elsewhere x times a random slope, or the middle one; and the slopes."""
+    dtype = wide(x.element_type)
+    y, one = cast(x, dtype), filled(sizes(x), 1, dtype)
+    if not training:
+        slopes = b.select(y > number(0, dtype), one, filled(sizes(x), (lower + upper) / 2, dtype))
+        return cast(y * slopes, x.element_type), noise
+    drawn = uniform(call, sizes(x), dtype) * number(upper - lower, dtype) + number(lower, dtype)
+    slopes = b.select(y > number(0, dtype), one, drawn)
+    return cast(y * slopes, x.element_type), cast(slopes, noise.element_type)
+
+
 def _integers(call: Call, shape: Sequence[int], low: int, high: int) -> Value:
     count = max(1, high - low)
     bits = _bits(call, shape, 64)

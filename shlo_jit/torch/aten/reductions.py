@@ -116,8 +116,9 @@ def _logical(call: Call, x: Value, dims: Any, keepdim: bool, function: Callable[
 
 
 # ---------------------------------------------------------------------------- places of elements
-def best_and_place(x: Value, d: int, greatest: bool) -> tuple[Value, Value]:
-    """The greatest (or least) element along a dimension, and its first index; NaN if one is NaN."""
+def best_and_place(x: Value, d: int, greatest: bool, places: Value | None = None) -> tuple[Value, Value]:
+    """The greatest (or least) element along a dimension, and its first index; NaN if one is NaN. `places`: numbers of
+    the elements instead of their indices along the dimension, of which the least counts as the first."""
     if 0 in sizes(x):
         shape = [n for i, n in enumerate(sizes(x)) if i != d]
         return filled(shape, 0, x.element_type), filled(shape, 0, I64)
@@ -135,7 +136,8 @@ def best_and_place(x: Value, d: int, greatest: bool) -> tuple[Value, Value]:
         return b.select(first, p, q), b.select(first, i, j)
 
     start = number(lowest(dtype) if greatest else highest(dtype), dtype)
-    value, place = b.reduce([keys, iota(sizes(x), d, I64)], [start, number(2**62, I64)], better, (d,))
+    numbers = iota(sizes(x), d, I64) if places is None else places
+    value, place = b.reduce([keys, numbers], [start, number(2**62, I64)], better, (d,))
     return cast(value, x.element_type), place
 
 

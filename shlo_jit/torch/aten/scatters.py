@@ -29,6 +29,7 @@ from shlo_jit.torch.aten.values import (
     dimension,
     filled,
     highest,
+    iota,
     lowest,
     number,
     sizes,
@@ -56,6 +57,18 @@ def scatter_flat(x: Value, places: Value, updates: Value, combine: Combine = _re
     found = b.scatter(x, b.reshape(places, (sizes(places)[0], 1)), updates, combine, numbers)
     assert isinstance(found, Value)
     return found
+
+
+def scattered_to_places(gradient: Value, x: Value, indices: Value, rank: int) -> Value:
+    """Adds the gradients at the indices, within each plane of `rank` dimensions."""
+    lead, extents = sizes(x)[: x.ndim - rank], sizes(x)[x.ndim - rank :]
+    planes, inner = math.prod(lead), math.prod(extents)
+    count = math.prod(sizes(gradient)[x.ndim - rank :])
+    places = b.reshape(indices, (planes, count)) + iota((planes, count), 0) * number(inner, I64)
+    dtype = wide(x.element_type)
+    start = filled((planes * inner,), 0, dtype)
+    found = scatter_flat(start, b.reshape(places, (-1,)), cast(b.reshape(gradient, (-1,)), dtype), b.add)
+    return cast(b.reshape(found, sizes(x)), x.element_type)
 
 
 def _at_elements(x: Value, d: int, index: Value, updates: Value, combine: Combine) -> Value:
@@ -281,3 +294,21 @@ def as_strided_scatter(
     places = b.reshape(strided_places(call, shape, strides, offset), (-1,))
     found = scatter_flat(b.reshape(x, (-1,)), places, b.reshape(cast(source, x.element_type), (-1,)))
     return b.reshape(found, sizes(x))
+
+
+@aten("nonzero_static")
+def nonzero_static(call: Call, x: Value, *, size: int, fill_value: int = -1) -> Value:
+    """The index vectors of the first elements that are not zero, in row-major order, and numbers in place of others."""
+    if not x.ndim or not size or 0 in sizes(x):
+        return filled((size, x.ndim), fill_value, I64)
+    mask = cast(x, BOOL)
+    flat = b.reshape(mask, (-1,))
+    count = sizes(flat)[0]
+    targets = b.select(flat, _places(mask), filled((count,), size, I64))  # those out of range are left out
+    found = scatter_flat(filled((size,), -1, I64), targets, iota((count,), 0))
+    columns, rest = [], b.max(found, filled((size,), 0, I64))
+    for n in reversed(sizes(x)):
+        extent = filled((size,), n, I64)
+        columns.insert(0, b.select(found < number(0, I64), filled((size,), fill_value, I64), b.rem(rest, extent)))
+        rest = b.div(rest, extent)
+    return b.concatenate([b.reshape(c, (size, 1)) for c in columns], 1)

@@ -7,7 +7,9 @@ import math
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.indexing import gathered, rows_at
+from shlo_jit.torch.aten.reductions import best_and_place
 from shlo_jit.torch.aten.registry import Call, aten
+from shlo_jit.torch.aten.scans import running
 from shlo_jit.torch.aten.values import (
     BOOL,
     I32,
@@ -83,6 +85,23 @@ def kthvalue(call: Call, x: Value, k: int, dim: int = -1, keepdim: bool = False)
         return first, second
     shape = [n for i, n in enumerate(sizes(x)) if i != d]
     return b.reshape(first, shape), b.reshape(second, shape)
+
+
+@aten("mode")
+def mode(call: Call, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
+    """The most frequent element along a dimension, of several the least, and its last index."""
+    if not x.ndim:
+        return x, number(0, I64)
+    d = dimension(dim, x.ndim)
+    values, places = sorted_with_places(x, d, False)
+    n, rest = sizes(x)[d], [m for i, m in enumerate(sizes(x)) if i != d]
+    before, after = slice_along(values, d, 0, n - 1), slice_along(values, d, 1, n)
+    own = iota(sizes(x), d)
+    starts = b.pad(b.select(before != after, slice_along(own, d, 1, n), filled(sizes(after), 0, I64)),
+                   number(0, I64), [(int(i == d), 0, 0) for i in range(x.ndim)])  # fmt: skip
+    where = keep(best_and_place(own - running(starts, d, b.max, 0), d, True)[1], (d,), x.ndim)
+    first, second = (gathered(v, d, where) for v in (values, places))
+    return (first, second) if keepdim else (b.reshape(first, rest), b.reshape(second, rest))
 
 
 @aten("median", "nanmedian")

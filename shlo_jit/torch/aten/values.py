@@ -15,7 +15,7 @@ from shlo_jit.ir.types import tensor
 from shlo_jit.torch.aten.registry import Unsupported
 
 Operand: TypeAlias = "Value | bool | int | float | complex"
-BOOL, I32, I64, U64 = DTYPES["i1"], DTYPES["i32"], DTYPES["i64"], DTYPES["ui64"]
+BOOL, I16, I32, I64, U64 = (DTYPES[name] for name in ("i1", "i16", "i32", "i64", "ui64"))
 F16, BF16, F32, F64 = DTYPES["f16"], DTYPES["bf16"], DTYPES["f32"], DTYPES["f64"]
 F8, F8_LIMIT = DTYPES["f8E4M3FN"], 448
 """A type without infinities, and its greatest number, to which newer versions of PyTorch round all that is greater."""
