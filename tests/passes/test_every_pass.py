@@ -238,7 +238,7 @@ CASES = {
             : (tensor<4x16xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
           return %4 : tensor<4x8xf32>""", "tensor<4xf32>", "tensor<4x8xf32>"),
         "constant convert broadcast_in_dim iota compare convert dot_general",
-        "constant convert broadcast_in_dim iota compare convert slice reshape convert constant constant maximum minimum "
+        "constant convert broadcast_in_dim slice reshape convert constant constant maximum minimum "
         "constant add convert constant constant compare compare and constant select reshape gather constant constant "
         "compare add broadcast_in_dim select",
     ),
