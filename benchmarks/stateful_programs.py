@@ -348,9 +348,79 @@ def later_reads(n: int) -> Case:
     return f, (floats(n), places_in(inputs.ROUNDS, n))
 
 
+def exchanged_visits(n: int) -> Case:
+    """Simulated annealing of a tour: two visits are exchanged, the lengths around both are read before and after, and
+    the tour is kept or not."""
+
+    def f(where, places, limits):
+        def length(tour, i):
+            return jnp.sqrt(((where[tour[i]] - where[tour[(i + 1) % n]]) ** 2).sum() + 1e-9)
+
+        def around(tour, k):
+            return sum(length(tour, (i + d) % n) for i in (k[0], k[1]) for d in (0, -1))
+
+        def body(state, step):
+            tour, heat = state
+            k, limit = step
+            new = tour.at[k[0]].set(tour[k[1]]).at[k[1]].set(tour[k[0]])
+            change = around(new, k) - around(tour, k)
+            kept = (change < 0) | (limit < jnp.exp(-change / heat))
+            return (jnp.where(kept, new, tour), heat * 0.99), kept
+
+        return lax.scan(body, (jnp.arange(n), 1.0), (places, limits))
+
+    places = places_in(2 * inputs.ROUNDS, n).reshape(-1, 2)
+    return f, (floats(n, 2), places, rng().random(inputs.ROUNDS, np.float32))
+
+
+def optimized_rows(n: int) -> Case:
+    """Adam on the rows of a table that a batch reads."""
+
+    def f(table, first, second, rows, gradients):
+        def body(state, step):
+            table, first, second = state
+            i, g = step
+            m, v = 0.9 * first[i] + 0.1 * g, 0.99 * second[i] + 0.01 * g * g
+            table = table.at[i].add(-0.01 * m / (jnp.sqrt(v) + 1e-8))
+            return (table, first.at[i].set(m), second.at[i].set(v)), m.sum()
+
+        return lax.scan(body, (table, first, second), (rows, gradients))
+
+    zeros = np.zeros((n // 16, 16), np.float32)
+    rows = places_in(4 * inputs.ROUNDS, n // 16).reshape(-1, 4)
+    return f, (floats(n // 16, 16), zeros, zeros, rows, floats(inputs.ROUNDS, 4, 16))
+
+
+def linear_sieve(n: int) -> Case:
+    """The least prime factor of each number: a table, a list of primes, and a loop that ends by both."""
+
+    def f():
+        def outer(i, state):
+            least, primes, count = state
+            is_prime = least[i] == 0
+            least = least.at[i].set(jnp.where(is_prime, i, least[i]))
+            primes = primes.at[jnp.where(is_prime, count, n)].set(i, mode="drop")
+            count = count + is_prime
+
+            def more(inner):
+                return (inner[1] < count) & (primes[inner[1]] <= least[i]) & (primes[inner[1]] * i < n)
+
+            def mark(inner):
+                prime = primes[inner[1]]
+                return inner[0].at[prime * i].set(prime), inner[1] + 1
+
+            return lax.while_loop(more, mark, (least, 0))[0], primes, count
+
+        start = jnp.zeros(n, jnp.int32), jnp.zeros(n // 2, jnp.int32), 0
+        return lax.fori_loop(2, n, outer, start)[0]
+
+    return f, ()
+
+
 PROGRAMS = (
     select_row, select_old_first, nested_selects, conditional_swap, cond_swap, switch_states, nested_cond,
     early_stop, stack, ring_buffer, heap, union_find, hash_table, queue_search, shifted_window, insertion,
-    rows_combined, pivoting, swap_states, exchanged_elements, later_reads,
+    rows_combined, pivoting, swap_states, exchanged_elements, later_reads, exchanged_visits, optimized_rows,
+    linear_sieve,
     *NUMERICS,
 )  # fmt: skip

@@ -410,6 +410,8 @@ GROUPED_BOX = 128 << 10
 The same on every CPU, as it decides the order of sums. Chosen."""
 GROUPED_LEAST = 3
 """Minimum groups for a masked product to become a grouped one. Chosen."""
+GATED_LEAST = 64 * 64
+"""Minimum elements of a group's matrix for products with gates to be left out where gates are zero. Chosen."""
 ONE_HOT_LEAST, ONE_HOT_COLUMNS = 16, 8
 """Minimum positions of a one-hot matrix, and minimum columns of the other one, for their product to read or add rows.
 Chosen."""

@@ -14,8 +14,8 @@ The folders follow the order of the pipeline; their other files are helpers of t
     states      updates of parts of tensors under conditions and in sums, such that they can be in place
     canonical   products, convolutions, linear algebra and collective ops in the forms that the kernels take
 
-Helpers in this folder that passes of several folders use: `finite_sources`, `grouped`, `intervals`,
-`masked_weights`, `one_hot`, `rows`.
+Helpers in this folder that passes of several folders use: `finite_sources`, `grouped`, `intervals`, `magnitudes`,
+`masked_weights`, `one_hot`, `pairs`, `rows`.
 
 `inline` runs before all of them. It splits a module into several functions, which then run through the passes one at a
 time.
@@ -43,6 +43,7 @@ from shlo_jit.passes.canonical.distant_windows import distant_windows
 from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
 from shlo_jit.passes.canonical.flat_concatenates import flat_concatenates
 from shlo_jit.passes.canonical.fold_scales import fold_scales
+from shlo_jit.passes.canonical.gated_products import gated_products
 from shlo_jit.passes.canonical.grouped_products import grouped_products
 from shlo_jit.passes.canonical.hoist_products import hoist_products
 from shlo_jit.passes.canonical.key_ranges import key_ranges
@@ -146,6 +147,7 @@ PASSES = (
     Pass(one_hot_products),
     Pass(masked_products),
     Pass(selected_products),
+    Pass(gated_products),
     Pass(distant_windows),
     Pass(byte_products),
     Pass(byte_convolutions),

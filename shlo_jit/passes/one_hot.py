@@ -1,7 +1,9 @@
-"""Matrices of zeros with at most one number in each row, whose column an index says.
+"""Matrices of zeros with at most one number in each row, whose column an index says, and sums of a few of them.
 
     convert(compare EQ, iota along d, index)         1 at position `index` along d, 0 elsewhere
+    select(compare EQ, iota along d, index; s, 0)    s there
     one_hot(e)[t, e, 1] * one_hot(c)[t, 1, c] * scale[t, 1, 1]        a number at (e, c) for each t
+    one_hot(e)[t, k, e] * gate[t, k, 1], added up over k              a number at e[t, k] for each t and k
 
 This is how programs write selections of rows as products: `jax.nn.one_hot`, and mixtures of experts whose tokens are
 dispatched to places of experts.
@@ -12,6 +14,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from shlo_jit.ir.core import Op, Value
+from shlo_jit.ops.runs import roles_of
 from shlo_jit.passes.intervals import (
     BROADCAST,
     DEPTH,
@@ -22,10 +25,15 @@ from shlo_jit.passes.intervals import (
     inner_dim,
     is_i64,
     position,
+    splat,
     through,
     varying,
 )
 from shlo_jit.passes.masked_weights import is_truth
+
+MOVES = (BROADCAST, TRANSPOSE, RESHAPE)
+MOST_TERMS = 8
+"""Maximum one-hot values of a sum."""
 
 
 class Index(NamedTuple):
@@ -42,6 +50,8 @@ class Factor(NamedTuple):
     is_sum: bool
     """Whether it is the sum of a row of `place`, whose other elements are zeros; otherwise `place` does not vary along
     a row."""
+    is_selected: bool = False
+    """Whether a select sets the other elements of a row to 0, so that they are 0 whatever the factor is."""
 
 
 class OneHot(NamedTuple):
@@ -51,43 +61,153 @@ class OneHot(NamedTuple):
     """Dimension of the value -> position along it."""
     factors: tuple[Factor, ...]
     """Factors of the numbers; without any, they are 1."""
+    added: dict[int, int] = {}  # noqa: RUF012  (never changed)
+    """Dimensions besides those of the value that it is added up over, and their extents."""
 
 
-def one_hot_of(value: Value) -> OneHot | None:
-    """Returns what a value is as a one-hot value; None if it is not known to be one."""
+def one_hots_of(value: Value) -> list[OneHot] | None:
+    """Returns the one-hot values with the same one-hot dimensions whose sum a value is; None if it is not known to be
+    one."""
     if not value.tensor.is_fixed:
         return None
-    return _one_hot(Place(value, tuple(range(value.tensor.rank))), DEPTH, {})
+    return _Finder().terms(Place(value, tuple(range(value.tensor.rank))), DEPTH)
 
 
-Known = dict[Place, "OneHot | None"]
-"""Values that have been looked at: operands that ops share are looked at once."""
+class _Finder:
+    """Looks at each value once: ops may share operands."""
 
+    def __init__(self) -> None:
+        self.known: dict[Place, list[OneHot] | None] = {}
+        self.next_dim = 1 << 16
+        """Number of the next dimension that is added up over."""
 
-def _one_hot(place: Place, depth: int, known: Known) -> OneHot | None:
-    if place not in known:
-        known[place] = _one_hot_by_op(place, depth, known)
-    return known[place]
+    def terms(self, place: Place, depth: int) -> list[OneHot] | None:
+        if place not in self.known:
+            found = self.by_op(place, depth)
+            self.known[place] = found if found is not None and _agree(found) else None
+        return self.known[place]
 
+    def by_op(self, place: Place, depth: int) -> list[OneHot] | None:
+        op = place.value.op
+        if op is None or not depth:
+            return None
+        if op.name == "stablehlo.convert":
+            found = self.terms(Place(op.operands[0], place.dims), depth - 1)
+            # 0 and 1 are exact in every type
+            return found if found is not None and len(found) == 1 and _is_one(found[0]) else None
+        if op.name == "stablehlo.compare":
+            return _compared(op, place)
+        if op.name == "stablehlo.select":
+            return self.selected(op, place, depth)
+        if op.name in MOVES:
+            inner = through(op, place)
+            found = None if inner is None else self.terms(inner, depth - 1)
+            return found if found is not None and all(_is_kept(op, place, one) for one in found) else None
+        if op.name == "stablehlo.multiply":
+            return self.multiplied(op, place, depth)
+        if op.name == "stablehlo.add":
+            parts = [self.terms(Place(v, place.dims), depth - 1) for v in op.operands]
+            return [one for part in parts for one in part or ()] if None not in parts else None
+        if op.name == "stablehlo.reduce":
+            return self.summed(op, place, depth)
+        return self.product(op, place, depth) if op.name == "stablehlo.dot_general" else None
 
-def _one_hot_by_op(place: Place, depth: int, known: Known) -> OneHot | None:
-    op = place.value.op
-    if op is None or not depth:
+    def selected(self, op: Op, place: Place, depth: int) -> list[OneHot] | None:
+        predicate, number, other = op.operands
+        if splat(other) != 0 or predicate.tensor.rank != len(place.dims):
+            return None
+        found = self.terms(Place(predicate, place.dims), depth - 1)
+        if found is None or len(found) != 1 or not _is_one(found[0]) or _along(found[0], number, place):
+            return None
+        factor = () if splat(number) == 1 else (Factor(Place(number, place.dims), False, True),)
+        return [found[0]._replace(factors=factor)]
+
+    def multiplied(self, op: Op, place: Place, depth: int) -> list[OneHot] | None:
+        x, y = op.operands
+        sides = [self.terms(Place(v, place.dims), depth - 1) for v in (x, y)]
+        if all(found is not None and len(found) == 1 for found in sides):
+            (one,), (other,) = (found for found in sides if found)
+            if not one.hot.keys() & other.hot.keys():
+                is_separate = not (_along(one, y, place) or _along(other, x, place) or one.added or other.added)
+                return [OneHot(one.hot | other.hot, one.factors + other.factors)] if is_separate else None
+        for found, factor in zip(sides, (y, x), strict=True):
+            if found is None:
+                continue
+            if not any(_along(one, factor, place) for one in found):
+                own = Factor(Place(factor, place.dims), False)
+                return [one._replace(factors=(*one.factors, own)) for one in found]
+            if is_truth(factor) and len(found) == 1 and not found[0].added:  # zeros times finite numbers
+                return [OneHot(found[0].hot, (Factor(place, True),))]
         return None
-    if op.name == "stablehlo.convert":
-        found = _one_hot(Place(op.operands[0], place.dims), depth - 1, known)
-        return found if found is not None and not found.factors else None  # 0 and 1 are exact in every type
-    if op.name == "stablehlo.compare":
-        return _compared(op, place)
-    if op.name in (BROADCAST, TRANSPOSE, RESHAPE):
-        inner = through(op, place)
-        found = None if inner is None else _one_hot(inner, depth - 1, known)
-        keeps = found is not None and all(inner_dim(op, place.dims.index(d)) is not None for d in found.hot)
-        return found if keeps else None
-    return _multiplied(op, place, depth, known) if op.name == "stablehlo.multiply" else None
+
+    def new_dims(self, extents: list[int]) -> dict[int, int]:
+        found = {self.next_dim + i: n for i, n in enumerate(extents)}
+        self.next_dim += len(found)
+        return found
+
+    def summed(self, op: Op, place: Place, depth: int) -> list[OneHot] | None:
+        """Sums over dimensions that are not one-hot."""
+        body, value = op.block().ops, op.operands[0]
+        if len(op.results) != 1 or len(body) != 2 or body[0].name != "stablehlo.add" or splat(op.operands[1]) != 0:
+            return None
+        over = op.ints("dimensions")
+        added = self.new_dims([value.tensor.extents[d] for d in over])
+        own, kept = dict(zip(over, added, strict=True)), iter(place.dims)
+        dims = tuple(own[d] if d in own else next(kept) for d in range(value.tensor.rank))
+        return _added(self.terms(Place(value, dims), depth - 1), added)
+
+    def product(self, op: Op, place: Place, depth: int) -> list[OneHot] | None:
+        """Products for each index of batch dimensions, added up over dimensions that are not one-hot."""
+        r, n, m = roles_of(op), len(roles_of(op).lhs_batch), len(roles_of(op).lhs_free)
+        added = self.new_dims([op.operands[0].tensor.extents[d] for d in r.lhs_contracting])
+        batch, left, right = place.dims[:n], place.dims[n : n + m], place.dims[n + m :]
+        places = []
+        for v, roles, free in (
+            (op.operands[0], (r.lhs_batch, r.lhs_contracting, r.lhs_free), left),
+            (op.operands[1], (r.rhs_batch, r.rhs_contracting, r.rhs_free), right),
+        ):
+            numbers = (batch, tuple(added), free)
+            own = {d: e for ds, es in zip(roles, numbers, strict=True) for d, e in zip(ds, es, strict=True)}
+            places.append(Place(v, tuple(own[d] for d in range(len(own)))))
+        sides = [self.terms(p, depth - 1) for p in places]
+        if all(found is not None and len(found) == 1 for found in sides):
+            (one,), (other,) = (found for found in sides if found)
+            is_free = not (one.added or other.added or (one.hot.keys() | other.hot.keys()) & added.keys())
+            is_separate = one.hot.keys() <= {*left} and other.hot.keys() <= {*right}
+            both = [OneHot(one.hot | other.hot, one.factors + other.factors)]
+            return _added(both, added) if is_free and is_separate else None
+        for found, factor, free in ((sides[0], places[1], left), (sides[1], places[0], right)):
+            # a factor for each row, which has no free dimensions of its own
+            is_free = found is not None and all(one.hot.keys() <= {*free} for one in found)
+            if found is not None and is_free and {*factor.dims} <= {*batch, *added}:
+                own = Factor(factor, False)
+                return _added([one._replace(factors=(*one.factors, own)) for one in found], added)
+        return None
 
 
-def _compared(op: Op, place: Place) -> OneHot | None:
+def _added(found: list[OneHot] | None, added: dict[int, int]) -> list[OneHot] | None:
+    """One-hot values, added up over more dimensions."""
+    if found is None or any(one.hot.keys() & added.keys() for one in found):
+        return None
+    if any(f.is_sum for one in found for f in one.factors):
+        return None
+    return [one._replace(added=one.added | added) for one in found]
+
+
+def _agree(found: list[OneHot]) -> bool:
+    return len(found) <= MOST_TERMS and all(one.hot.keys() == found[0].hot.keys() for one in found)
+
+
+def _is_one(one: OneHot) -> bool:
+    return not one.factors and not one.added
+
+
+def _is_kept(op: Op, place: Place, one: OneHot) -> bool:
+    """Whether the operand of a move has the one-hot dimensions of its result."""
+    return all(inner_dim(op, place.dims.index(d)) is not None for d in one.hot)
+
+
+def _compared(op: Op, place: Place) -> list[OneHot] | None:
     if op.attributes["comparison_direction"].value != "EQ":
         return None
     for own, dim in enumerate(place.dims):
@@ -96,23 +216,7 @@ def _compared(op: Op, place: Place) -> OneHot | None:
         for x, y in (op.operands, op.operands[::-1]):
             first = position(x, own)
             if first is not None and abs(first) < MOST_OFFSET and own not in varying(y) and is_i64(y):
-                return OneHot({dim: Index(Place(y, place.dims), -first)}, ())
-    return None
-
-
-def _multiplied(op: Op, place: Place, depth: int, known: Known) -> OneHot | None:
-    x, y = op.operands
-    one, other = (_one_hot(Place(v, place.dims), depth - 1, known) for v in (x, y))
-    if one is not None and other is not None and not one.hot.keys() & other.hot.keys():
-        is_separate = not (_along(one, y, place) or _along(other, x, place))
-        return OneHot(one.hot | other.hot, one.factors + other.factors) if is_separate else None
-    for found, factor in ((one, y), (other, x)):
-        if found is None:
-            continue
-        if not _along(found, factor, place):
-            return OneHot(found.hot, (*found.factors, Factor(Place(factor, place.dims), False)))
-        if is_truth(factor):  # zeros times finite numbers
-            return OneHot(found.hot, (Factor(place, True),))
+                return [OneHot({dim: Index(Place(y, place.dims), -first)}, ())]
     return None
 
 

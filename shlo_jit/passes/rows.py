@@ -1,10 +1,14 @@
-"""Builders of ops that read or add whole rows of a matrix, which a vector of indices names."""
+"""Builders of ops that read or add whole rows of a matrix, which a vector of indices names, and of running sums."""
 
 from __future__ import annotations
 
-from shlo_jit.ir.attributes import StructAttr
+from typing import Any
+
+import numpy as np
+
+from shlo_jit.ir.attributes import Dense, StructAttr
 from shlo_jit.ir.core import Block, Op, Region, Value
-from shlo_jit.ir.types import tensor
+from shlo_jit.ir.types import I64, tensor
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
 
@@ -42,6 +46,23 @@ def add_rows(rw: Rewriter, into: Value, indices: Value, updates: Value) -> Value
     places = mk.reshape(rw, indices, (mk.shape_of(indices)[0], 1))
     attributes = {"scatter_dimension_numbers": numbers}
     return rw.emit("stablehlo.scatter", [into, places, updates], [into.type], attributes, [adder(rw, into)])[0]
+
+
+def running_sums(rw: Rewriter, x: Value, dimension: int) -> Value:
+    """Returns the running sums along a dimension: each element plus all before it."""
+    n, rank = mk.shape_of(x)[dimension], x.tensor.rank
+    ones = mk.dims([1] * rank)
+    padding = np.zeros((rank, 2), np.int64)
+    padding[dimension, 0] = n - 1
+    attributes: dict[str, Any] = {
+        "window_dimensions": mk.dims([n if d == dimension else 1 for d in range(rank)]),
+        "window_strides": ones,
+        "base_dilations": ones,
+        "window_dilations": ones,
+        "padding": Dense(tensor((rank, 2), I64), padding),
+    }
+    zero = mk.constant(rw, tensor((), x.tensor.storage), 0)
+    return rw.emit("stablehlo.reduce_window", [x, zero], [x.type], attributes, [adder(rw, x)])[0]
 
 
 def adder(rw: Rewriter, value: Value) -> Region:

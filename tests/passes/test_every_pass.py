@@ -22,7 +22,7 @@ from shlo_jit.reference.interpreter import evaluate
 ROOT = Path(shlo_jit.__file__).parent / "passes"
 HELPERS = {
     *("build", "context", "rewriter", "pending", "identities", "weights"),
-    *("grouped", "intervals", "masked_weights"),
+    *("grouped", "intervals", "magnitudes", "masked_weights", "pairs"),
 }
 RUNS = {step.name: step.run for step in PASSES}
 
@@ -238,7 +238,7 @@ CASES = {
             : (tensor<4x16xf32>, tensor<16x8xf32>) -> tensor<4x8xf32>
           return %4 : tensor<4x8xf32>""", "tensor<4xf32>", "tensor<4x8xf32>"),
         "constant convert broadcast_in_dim iota compare convert dot_general",
-        "constant convert broadcast_in_dim iota compare convert slice reshape convert constant constant maximum minimum "
+        "constant convert broadcast_in_dim slice reshape convert constant constant maximum minimum "
         "constant add convert constant constant compare compare and constant select reshape gather constant constant "
         "compare add broadcast_in_dim select",
     ),
@@ -275,6 +275,26 @@ CASES = {
         "constant dot_general constant constant broadcast_in_dim iota compare select constant reduce add",
         "constant dot_general constant constant broadcast_in_dim iota compare select constant constant constant slice "
         "reshape convert constant constant maximum minimum constant add minimum custom_call", shape=(6, 2),
+    ),
+    "gated_products": Case(
+        main("""%r = stablehlo.iota dim = 1 : tensor<4x64xf32>
+          %w = stablehlo.constant dense<0.25> : tensor<3x64x64xf32>
+          %0 = stablehlo.broadcast_in_dim %x, dims = [0, 1] : (tensor<4x3xf32>) -> tensor<4x3x64xf32>
+          %1 = stablehlo.broadcast_in_dim %r, dims = [0, 2] : (tensor<4x64xf32>) -> tensor<4x3x64xf32>
+          %2 = stablehlo.multiply %0, %1 : tensor<4x3x64xf32>
+          %3 = stablehlo.dot_general %2, %w, contracting_dims = [1, 2] x [0, 1]
+            : (tensor<4x3x64xf32>, tensor<3x64x64xf32>) -> tensor<4x64xf32>
+          return %3 : tensor<4x64xf32>""", "tensor<4x3xf32>", "tensor<4x64xf32>"),
+        "iota constant broadcast_in_dim broadcast_in_dim multiply dot_general",
+        "iota constant broadcast_in_dim broadcast_in_dim slice transpose reshape constant compare convert "
+        "constant reduce add convert broadcast_in_dim iota iota compare constant select constant reduce add "
+        "subtract slice reshape constant compare if abs constant reduce maximum abs constant reduce maximum "
+        "multiply constant compare constant constant compare and constant if convert constant reduce_window "
+        "add convert broadcast_in_dim add constant subtract constant select constant reshape iota reshape "
+        "scatter add constant remainder divide constant remainder reshape constant multiply add reshape "
+        "gather slice slice transpose reshape broadcast_in_dim multiply custom_call convert broadcast_in_dim "
+        "iota compare constant select constant reshape scatter add broadcast_in_dim broadcast_in_dim multiply "
+        "dot_general", shape=(4, 3),
     ),
     "distant_windows": Case(
         main("""%w = stablehlo.constant dense<0.5> : tensor<1x1x3xf32>

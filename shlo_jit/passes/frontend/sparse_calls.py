@@ -9,16 +9,12 @@ custom_call @cpu_csr_sparse_dense_ffi(%data, %starts, %columns, %x)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import numpy as np
-
-from shlo_jit.ir.attributes import Dense
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.ir.types import I64, tensor
+from shlo_jit.ir.types import tensor
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.rewriter import Rewriter
-from shlo_jit.passes.rows import add_rows, adder, gather_rows
+from shlo_jit.passes.rows import add_rows, gather_rows, running_sums
 
 
 def sparse_product(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
@@ -36,22 +32,7 @@ def sparse_product(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Valu
     if rows > 1:
         ones = mk.constant(rw, tensor((rows - 1,), starts.tensor.storage), 1)
         marks = add_rows(rw, marks, mk.slice_dim(rw, starts, 0, 1, rows), ones)
-    places = _running_sum(rw, marks)
+    places = running_sums(rw, marks, 0)
     taken = gather_rows(rw, x, columns)
     terms = mk.apply(rw, "multiply", mk.broadcast(rw, data, (count, *wide), (0,)), taken)
     return [add_rows(rw, zeros, places, terms)]
-
-
-def _running_sum(rw: Rewriter, x: Value) -> Value:
-    """Returns the running sums of a vector: each element plus all before it."""
-    (n,) = mk.shape_of(x)
-    ones = mk.dims((1,))
-    attributes: dict[str, Any] = {
-        "window_dimensions": mk.dims((n,)),
-        "window_strides": ones,
-        "base_dilations": ones,
-        "window_dilations": ones,
-        "padding": Dense(tensor((1, 2), I64), np.array([[n - 1, 0]])),
-    }
-    zero = mk.constant(rw, tensor((), x.tensor.storage), 0)
-    return rw.emit("stablehlo.reduce_window", [x, zero], [x.type], attributes, [adder(rw, x)])[0]

@@ -17,7 +17,7 @@ from shlo_jit.reference.interpreter import evaluate
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
-T, K, N, E, C = 23, 19, 9, 4, 6
+T, K, N, E, C, M = 23, 19, 9, 4, 6, 33
 SPECIAL = (None, np.nan, np.inf, -np.inf)
 
 
@@ -29,6 +29,15 @@ def dispatch(e: Any, c: Any, x: Any) -> Any:
 
 def gates(e: Any) -> Any:
     return 1 + 0.25 * e.astype(jnp.float32)
+
+
+def pair(i: Any, j: Any) -> Any:
+    return jnp.stack([i, j], 1)
+
+
+def top_2(e: Any, c: Any, g: Any) -> Any:
+    """Two experts for each token, each with a place and a factor."""
+    return jnp.einsum("tke,tkc,tk->tec", jax.nn.one_hot(e, 8), jax.nn.one_hot(c, M), g)
 
 
 FORMS: dict[str, tuple[Callable[..., Any], str, tuple[int, ...], str]] = {
@@ -43,6 +52,34 @@ FORMS: dict[str, tuple[Callable[..., Any], str, tuple[int, ...], str]] = {
         lambda e, c, y: jnp.einsum("tec,ecd->td", dispatch(e, c, y) * gates(e)[:, None, None], y),
         "gather", (E, C, N), "ec",
     ),
+    "selected numbers": (lambda i, _, w: jnp.where(i[:, None] == jnp.arange(K), gates(i)[:, None], 0) @ w, "gather", (K, N), "i"),
+    "selected ones": (lambda i, _, x: jnp.where(i == jnp.arange(K)[:, None], 1.0, 0.0) @ x, "scatter", (T, N), "i"),
+    "two of each row": (lambda i, j, w: (jax.nn.one_hot(i, M) * gates(i)[:, None] + jax.nn.one_hot(j, M)) @ w, "gather", (M, N), "m"),
+    "two of each column": (lambda i, j, x: (jax.nn.one_hot(i, M) + jax.nn.one_hot(j, M)).T @ x, "scatter", (T, N), "m"),
+    "sum of two": (
+        lambda i, j, w: (jax.nn.one_hot(pair(i, j), M) * gates(pair(i, j))[..., None]).sum(1) @ w, "gather", (M, N), "m",
+    ),
+    "sums of two": (
+        lambda i, j, x: jnp.einsum("tkm,tk,tn->mn", jax.nn.one_hot(pair(i, j), M), gates(pair(i, j)), x),
+        "scatter", (T, N), "m",
+    ),
+    "batches of rows": (
+        lambda i, j, w: jnp.einsum("btm,bmn->btn", jax.nn.one_hot(pair(i, j).T, M), w), "gather", (2, M, N), "m",
+    ),
+    "batches of columns": (
+        lambda i, j, w: jnp.einsum("bnm,btm->bnt", w, jax.nn.one_hot(pair(i, j).T, M)), "gather", (2, N, M), "m",
+    ),
+    "batches of sums": (
+        lambda i, j, x: jnp.einsum("btm,btn->bmn", jax.nn.one_hot(pair(i, j).T, M), x), "scatter", (2, T, N), "m",
+    ),
+    "top-2 dispatch": (
+        lambda i, j, x: jnp.einsum("tec,td->ecd", top_2(pair(i % 8, j % 8), pair(j, i), jnp.ones((T, 2))), x),
+        "scatter", (T, N), "m",
+    ),
+    "top-2 combine": (
+        lambda i, j, y: jnp.einsum("tec,ecd->td", top_2(pair(i % 8, j % 8), pair(j, i), gates(pair(i, j))), y),
+        "gather", (8, M, N), "m",
+    ),
     "combine, other order": (
         lambda e, c, y: jnp.einsum("tec,ced->dt", dispatch(e, c, y), y), "gather", (C, E, N), "ec",
     ),
@@ -56,7 +93,7 @@ ROWS = {"scatter": T, "gather": K}
 
 def indices(r: np.random.Generator, names: str) -> list[np.ndarray]:
     """Some of the indices are outside."""
-    ends = {"i": (K, K), "ec": (E, C)}[names]
+    ends = {"i": (K, K), "ec": (E, C), "m": (M, M)}[names]
     return [r.integers(-2, n + 2, T).astype(np.int32) for n in ends]
 
 
@@ -147,15 +184,29 @@ def test_factors_that_are_not_finite_meet_zeros(form: str, special: float | None
     np.testing.assert_allclose(shlo_jit.compile(text, cache=False)(i, s, x), expected, rtol=2e-6, atol=1e-6)
 
 
+def test_selected_factors_meet_no_zeros() -> None:
+    """A row of zeros that are selected stays zero beside a NaN."""
+    f = jax.jit(lambda i, s, w: jnp.where(i[:, None] == jnp.arange(K), s[:, None], 0) @ w)
+    i, s = np.arange(T, dtype=np.int32), np.ones(T, np.float32)
+    s[[3, 21]] = np.nan, np.inf
+    w = np.random.default_rng(6).standard_normal((K, N), np.float32)
+    text = f.lower(i, s, w).as_text()
+    names = names_of(text)
+    assert "gather" in names and "multiply" in names
+    (expected,) = evaluate(shlo_jit.parse(text), i, s, w)
+    np.testing.assert_allclose(shlo_jit.compile(text, cache=False)(i, s, w), expected, rtol=2e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize(
     "f",
     [
-        lambda i, w: (jax.nn.one_hot(i, K) + jax.nn.one_hot(i + 1, K)) @ w,  # two numbers in a row
+        lambda i, w: (jax.nn.one_hot(i, K) + jax.nn.one_hot(i + 1, K)) @ w,  # two numbers in a row of few
+        lambda i, w: (jax.nn.one_hot(i, K) + w[:, 0]) @ w,  # no zeros
         lambda i, w: (jax.nn.one_hot(i, K) * w[:, 0]) @ w,  # a factor that varies along the row, and may be infinite
         lambda i, w: (jnp.arange(K) <= i[:, None]).astype(np.float32) @ w,  # many numbers in a row
         lambda i, w: (w[:, :1].astype(np.int32) == 2 * jnp.arange(K)).astype(np.float32) @ w,  # no position
     ],
-    ids=["sum", "factor", "range", "even"],
+    ids=["sum", "dense", "factor", "range", "even"],
 )
 @pytest.mark.sampled(1)
 def test_others_stay(f: Callable[..., Any]) -> None:
