@@ -198,6 +198,30 @@ def test_digamma(dtype: type) -> None:
     assert evaluate("digamma", np.array([np.inf], dtype))[0] == np.inf
 
 
+def check_zeta_below_zero(dtype: type) -> None:
+    """Also far below, where most of the sum's terms are those of negative numbers."""
+    rng = np.random.default_rng(1)
+    x = rng.integers(2, 9, 300).astype(dtype)
+    q = -np.exp(rng.uniform(-4, 7, 300)).astype(dtype)
+    q = q[(near := np.abs(q - np.round(q))) > 1e-3]
+    x = x[near > 1e-3]
+    pairs = [(int(a), float(b)) for a, b in zip(x, q, strict=True)]
+    with mp.workdps(40):
+        size = np.array([float(sum(abs(b + mp.mpf(k)) ** -a for k in range(int(-b) + 20))) for a, b in pairs])
+        exact = np.array([float(_zeta_below_zero(a, b)) for a, b in pairs])
+    assert (np.abs(evaluate("zeta", x, q) - exact) <= 16 * np.finfo(dtype).eps * size).all()
+    n = x - 1
+    factor = np.array([(-1.0) ** (int(k) + 1) * float(mp.factorial(int(k))) for k in n])
+    error = np.abs(evaluate("polygamma", n, q) - factor * exact)
+    assert (error <= 16 * np.finfo(dtype).eps * np.abs(factor) * size).all()
+
+
+def _zeta_below_zero(x: int, q: float) -> mp.mpf:
+    """Adds the terms below zero one by one."""
+    terms = int(-q) + 1
+    return sum((mp.mpf(q) + k) ** -x for k in range(terms)) + mp.zeta(x, mp.mpf(q) + terms)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_zeta_and_polygamma(dtype: type) -> None:
     rng = np.random.default_rng(0)
@@ -213,6 +237,7 @@ def test_zeta_and_polygamma(dtype: type) -> None:
     n = rng.integers(0, 8, 20_000).astype(dtype)
     expected = special.polygamma(n.astype(np.int64), q.astype(np.float64))
     assert (np.abs(evaluate("polygamma", n, q) - expected) <= 16 * eps * (np.abs(expected) + (n == 0))).all()
+    check_zeta_below_zero(dtype)
     x = np.array([1, 0.5, 2, 3, 2.5, 2, 2], dtype)
     q = np.array([2, 2, 0, -1, -0.5, np.nan, np.inf], dtype)
     expected = np.array([np.inf, np.nan, np.inf, np.nan, np.nan, np.nan, 0], dtype)

@@ -52,9 +52,11 @@ def test_maxima_of_a_number_of_positions():
 def test_special_functions_at_poles_and_below_zero():
     x = torch.tensor([0.0, -0.0, -1.0, -2.5, -7.7, -20.25, 0.3, 1.0, 9.5, INF, -INF, NAN])
     s = torch.tensor([0.5, 1.0, 1.5, 2.0, 7.0, 30.0])[:, None]
+    agree([lambda x, s: torch.digamma(x)], x, s, rtol=1e-5, atol=1e-5)
+    # At infinity the sums are zero; ATen's are NaN.
+    x = torch.where(x == INF, 30.0, x)
     agree(
         [
-            lambda x, s: torch.digamma(x),
             lambda x, s: torch.digamma((x.nan_to_num(3.0, 2.0, 1.0)).long()),
             *(lambda x, s, n=n: torch.polygamma(n, x.double()) for n in range(1, 5)),
             lambda x, s: torch.special.zeta(s, x),

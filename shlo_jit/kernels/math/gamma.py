@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
+from shlo_jit.kernels.llvm_values import i64
 from shlo_jit.kernels.math.coefficients import COEFFICIENTS
 from shlo_jit.kernels.math.exponential import exp
-from shlo_jit.kernels.math.expr import X, fma, horner, polynomial, where
+from shlo_jit.kernels.math.expr import X, any_lane, fma, horner, polynomial, where
 from shlo_jit.kernels.math.logarithm import log
 from shlo_jit.kernels.math.power import pow
 
@@ -105,8 +106,8 @@ def bernoulli_ratios(count: int) -> list[float]:
     return [float(b[2 * k] / math.factorial(2 * k)) for k in range(1, count + 1)]
 
 
-def hurwitz(x: X, q: X) -> X:
-    """zeta(x, q) = sum over k of (q+k)^-x, x > 1: nine terms, then Euler and Maclaurin's formula from a = q + 9:
+def _euler_maclaurin(x: X, q: X) -> X:
+    """The sum over k of (q+k)^-x for q > 0: nine terms, then Euler and Maclaurin's formula from a = q + 9:
     a^(1-x) / (x-1) + a^-x / 2 + sum of B_2k / (2k)! x (x+1) ... (x+2k-2) a^(-x-2k+1)."""
     b = x.b
     with b.loop_carry(0, 9, [x.like(0.0).v, q.v]) as carry:
@@ -121,10 +122,27 @@ def hurwitz(x: X, q: X) -> X:
     for k, ratio in enumerate(bernoulli_ratios(12)):
         tail = fma(factor, ratio, tail)
         factor = factor * ((x + (2.0 * k + 1.0)) * inverse) * ((x + (2.0 * k + 2.0)) * inverse)
-    y = total + where(last.eq(0.0), last, tail)
-    integer = x.floor().eq(x)
-    half = x * 0.5
+    return total + where(last.eq(0.0), last, tail)
+
+
+def hurwitz(x: X, q: X) -> X:
+    """zeta(x, q) = sum over k of (q+k)^-x, x > 1.
+
+    For q < 0 and integer x, with f = -q - floor(-q): the terms below zero are those of zeta(x, f) before those of
+    zeta(x, 1 - q), with the sign (-1)^x; the others are zeta(x, 1 - f)."""
+    b, integer, half = x.b, x.floor().eq(x), x * 0.5
     even = integer & half.floor().eq(half)
+    below = q < 0.0
+    f = -q - (-q).floor()
+    sign = where(even, x.like(1.0), x.like(-1.0))
+    with b.loop_carry(0, b.select(any_lane(below).v, i64(3), i64(1)), [x.like(0.0).v], hint="part") as part:
+        first, second = (b.icmp("eq", part.index, k) for k in (0, 1))
+        start = X(b, b.select(first, (1.0 - f).v, b.select(second, f.v, (1.0 - q).v)))
+        value = _euler_maclaurin(x, where(below, start, q))
+        total = X(b, part.values[0])
+        added = total + sign * X(b, b.select(second, value.v, (-value).v))
+        part.next(b.select(first, value.v, where(below, added, total).v))
+    y = X(b, part.values[0])
     pole = (q <= 0.0) & q.floor().eq(q)
     y = where(pole, where(even, x.like(math.inf), x.like(math.nan)), y)
     y = where((q <= 0.0) & ~integer, x.like(math.nan), y)

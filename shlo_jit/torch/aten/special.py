@@ -12,10 +12,7 @@ from shlo_jit.torch.aten.elementwise import digamma
 from shlo_jit.torch.aten.indexing import rows_at
 from shlo_jit.torch.aten.registry import Call, aten
 from shlo_jit.torch.aten.values import (
-    BOOL,
-    I64,
     Operand,
-    broadcast_to,
     cast,
     common_shape,
     filled,
@@ -45,62 +42,11 @@ def zeta(call: Call, x: Operand, q: Operand) -> Value:
 
 
 def hurwitz_zeta(x: Value, q: Value) -> Value:
-    """The zeta function as ATen computes it: sums terms until q + k is above 9, then the Euler-Maclaurin series.
-    NaN where q is below some -65,000."""
+    """The zeta function, infinite at x = 1 and at all poles of q, as ATen's is."""
     dtype = x.element_type
-    zero, one, nine = (number(n, dtype) for n in (0, 1, 9))
-    is_pole = (q <= zero) & (q == b.floor(q))
-    start = b.select(is_pole, filled(sizes(q), 1, dtype), q)
-
-    def is_left(k: Value, a: Value, is_open: Value) -> Value:
-        return is_open & (broadcast_to(k < number(9, I64), sizes(a)) | (a <= nine))
-
-    def step(state: tuple[Value, ...]) -> tuple[Value, ...]:
-        k, a, found, _, is_open = state
-        active = is_left(k, a, is_open)
-        following = b.select(active, a + one, a)
-        term = b.pow(following, -x)
-        found = b.select(active, found + term, found)
-        bound = number(_MACHINE_EPSILON, dtype) * found
-        return k + number(1, I64), following, found, term, is_open & ~(active & (term < bound) & (-bound < term))
-
-    def goes_on(state: tuple[Value, ...]) -> Value:
-        k, a, _, _, is_open = state
-        return is_left(k, a, is_open).any() & (k < number(_MOST_TERMS, I64))
-
-    first = b.pow(start, -x)
-    opened = filled(sizes(q), True, BOOL)
-    count, w, found, term, is_open = b.while_(goes_on, step, (number(0, I64), start, first, first, opened))
-    is_lost = is_left(count, w, is_open)
-    found = b.select(is_open, _with_corrections(x, w, found, term), found)
-    found = b.select((x < one) | is_lost | ((q < zero) & (x != b.floor(x))), filled(sizes(q), math.nan, dtype), found)
-    return b.select((x == one) | (is_pole & ~(x < one)), filled(sizes(q), math.inf, dtype), found)
-
-
-def _with_corrections(x: Value, w: Value, found: Value, term: Value) -> Value:
-    """The sum with the rest of the series, whose last term is that of w."""
-    dtype = x.element_type
-    found = found + term * w / (x - number(1, dtype)) - number(0.5, dtype) * term
-    factor, is_open = filled(sizes(x), 1, dtype), filled(sizes(x), True, BOOL)
-    for i, divisor in enumerate(_EULER_MACLAURIN):
-        factor = factor * (x + number(2 * i, dtype))
-        term = term / w
-        change = factor * term / number(divisor, dtype)
-        found = b.select(is_open, found + change, found)
-        is_open = is_open & ~(b.abs(change / found) < number(_MACHINE_EPSILON, dtype))
-        factor = factor * (x + number(2 * i + 1, dtype))
-        term = term / w
-    return found
-
-
-_MACHINE_EPSILON = 1.11022302462515654042e-16
-_MOST_TERMS = 1 << 16
-"""Terms after which the first sum of the zeta function is given up."""
-_EULER_MACLAURIN = [
-    12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1.8924375803183791606e9, 7.47242496e10, -2.950130727918164224e12,
-    1.1646782814350067249e14, -4.5979787224074726105e15, 1.8152105401943546773e17, -7.1661652561756670113e18,
-]  # fmt: skip
-"""(2k)! divided by Bernoulli's numbers, for k from 1."""
+    one = number(1, dtype)
+    is_pole = (q <= number(0, dtype)) & (q == b.floor(q)) & ~(x < one)
+    return b.select(is_pole | (x == one), filled(sizes(q), math.inf, dtype), b.zeta(x, q))
 
 
 @aten("special_i1e")
