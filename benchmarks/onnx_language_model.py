@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+import onnx  # type: ignore[import-not-found]
+from onnx import TensorProto, helper, numpy_helper  # type: ignore[import-not-found]
 
 CONTRIB = "com.microsoft"
 EXTERNAL_BYTES = 1024
@@ -160,7 +160,7 @@ class Session:
     """A graph in ONNX Runtime, with caches that calls update in place."""
 
     def __init__(self, path: Path, threads: int) -> None:
-        import onnxruntime as ort
+        import onnxruntime as ort  # type: ignore[import-not-found]
 
         options = ort.SessionOptions()
         options.intra_op_num_threads = threads
