@@ -36,7 +36,8 @@ FLOATS = ("f32", "f64", "bf16", "f16")
 
 
 def form_computed_operands(block: PlanBlock) -> None:
-    """Moves loops that compute an operand of a product into the product's step."""
+    """Moves loops that compute an operand of a product into the product's step, and those that copy an image or a
+    kernel into the convolution's."""
     grouped = [s for s in block.steps if isinstance(s, OpStep) and (g := grouped_of(s.op)) and not g.sums]
     products = [s for s in block.steps if isinstance(s, OpStep) and s.op.name == PRODUCT and s.pieces is None]
     images = [s for s in block.steps if isinstance(s, OpStep) and s.op.name == CONVOLUTION]
@@ -254,21 +255,20 @@ def _placed(nest: Nest, op: Op, side: int) -> tuple[Nest, ComputedOperand] | Ref
     store = nest.stores[0]
     if covers(nest, At(store.index), store.target.tensor.extents) is None:
         return Refusal("not-each-element-once", "the loop that computes it does not visit each element once")
-    if op.name != CONVOLUTION and not all(_are_runs(op, s) for s in (0, 1)):
+    if not all(_are_runs(op, s) for s in (0, 1)):
         return Refusal("batch-not-strided", "dimensions of the product do not form runs")
     nest = replace(nest, extents=list(nest.extents), stores=[replace(store)])
     if not _split_at_dimensions(nest, shape):
         return Refusal("loop-spans-rows-and-columns", "one of its loops spans two dimensions of the operand")
+    parts = tuple(_numbers(nest, nest.stores[0], shape, dims) for dims in _roles(op, side))
+    return nest, ComputedOperand(side, parts, op.name == CONVOLUTION)
+
+
+def _roles(op: Op, side: int) -> tuple[tuple[int, ...], ...]:
+    """The dimensions of an operand that number products, terms, and rows or columns; each dimension of a convolution's.
+    The products of the second operand of a grouped product are numbered by its groups first."""
     if op.name == CONVOLUTION:
-        each = tuple(_numbers(nest, nest.stores[0], shape, (d,)) for d in range(len(shape)))
-        return nest, ComputedOperand(side, {}, {}, {}, each, tuple(shape))
-    batch, along, free = (_numbers(nest, nest.stores[0], shape, dims) for dims in _roles(op, side))
-    return nest, ComputedOperand(side, batch, along, free)
-
-
-def _roles(op: Op, side: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """The dimensions of an operand that number products, terms, and rows or columns. The products of the second operand
-    of a grouped product are numbered by its groups first."""
+        return tuple((d,) for d in range(op.operands[side].tensor.rank))
     if (g := grouped_of(op)) is not None:
         assert side and g.group is not None
         return (g.group, *g.rhs_batch), g.rhs_sum, g.rhs_free(op.operands[1].tensor.rank)
@@ -278,8 +278,8 @@ def _roles(op: Op, side: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[i
 
 def _are_runs(op: Op, side: int) -> bool:
     """Whether the dimensions of each role of an operand form a run of equal stride. Those of grouped products do;
-    their tasks number the products one by one."""
-    if grouped_of(op) is not None:
+    their tasks number the products one by one. Convolutions read each dimension by a stride of its own."""
+    if grouped_of(op) is not None or op.name == CONVOLUTION:
         return True
     shape, roles = op.operands[side].tensor.extents, _roles(op, side)
     return all(run_of(shape, dims) is not None for dims in roles) and not outer_of(shape, roles[2])

@@ -17,7 +17,7 @@ from shlo_jit.fuse.nest import Key, Nest, is_wide
 from shlo_jit.fuse.plan import ComputedOperand
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
-from shlo_jit.ir.index import Expr, strides_of, variables
+from shlo_jit.ir.index import Expr, variables
 from shlo_jit.ops import OPS
 from shlo_jit.sizes import Size
 
@@ -47,22 +47,25 @@ def view_of(nest: Nest, operand: ComputedOperand) -> View | None:
         return None
     found = [_stride(nest, offset, part) for part in operand.parts]
     strides = tuple(s for s in found if s is not None)
-    if len(strides) < len(found) or not _can_be_read(nest, operand, strides):
+    if len(strides) < len(found):
         return None
-    return View(value, Expr(offset.const, (), offset.syms), strides)
+    first = Expr(offset.const, (), offset.syms)
+    return View(value, first, strides) if _can_be_read(nest, operand, strides) else None
 
 
 def _can_be_read(nest: Nest, operand: ComputedOperand, strides: tuple[int, ...]) -> bool:
     """Whether a product or a convolution reads an operand with these strides as fast as a copy of it. Kernels are read
     in one piece, and images along the dimension that is contiguous in a copy."""
-    if not operand.dimensions:
+    if not operand.is_of_convolution:
         inner = (*operand.along, *operand.free)
         return 1 in strides[1:] or not any(is_wide(nest.extents[v]) for v in inner)
-    dense_strides = strides_of(operand.shape)
-    wide = [(s, dense) for s, dense, n in zip(strides, dense_strides, operand.shape, strict=True) if n > 1]
+    store = nest.stores[0]
+    copied = ix.linearize(store.index, store.target.tensor.extents)
+    dense = [_stride(nest, copied, part) for part in operand.parts]
     if operand.side:
-        return all(s == dense for s, dense in wide)
-    return not wide or (wide[-1][0] == wide[-1][1] == 1 and all(s > 0 for s, _ in wide))
+        return strides == tuple(dense)
+    pairs = [(s, d) for s, d in zip(strides, dense, strict=True) if d]
+    return (1, 1) in pairs and all(s > 0 for s, _ in pairs)
 
 
 def is_gathered(nest: Nest, operand: ComputedOperand) -> bool:

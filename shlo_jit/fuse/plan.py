@@ -248,24 +248,29 @@ class LineTilesStep(StagedStep):
 
 class ComputedOperand(NamedTuple):
     """How a loop numbers the elements of a product's operand that it computes. Each number is a sum over variables of
-    the loop, which `batch`, `along` and `free` map to their coefficients."""
+    the loop, which a part maps to their coefficients."""
 
     side: int
     """0 for the first operand of the product, 1 for the second."""
-    batch: dict[int, int]
-    """The variables that number the products."""
-    along: dict[int, int]
-    """Those that number the terms that are summed over."""
-    free: dict[int, int]
-    """Those that number the rows of the first operand, or the columns of the second."""
-    dimensions: tuple[dict[int, int], ...] = ()
-    """Of a convolution's operand instead of these: the variables that number its elements along each dimension."""
-    shape: tuple[int, ...] = ()
-    """The extents of these dimensions."""
+    parts: tuple[dict[int, int], ...]
+    """Of a product: the variables that number products, terms, and rows or columns. Of a convolution: for each
+    dimension of the operand, those that run through it."""
+    is_of_convolution: bool = False
 
     @property
-    def parts(self) -> tuple[dict[int, int], ...]:
-        return self.dimensions or (self.batch, self.along, self.free)
+    def batch(self) -> dict[int, int]:
+        """The variables that number the products."""
+        return self.parts[0]
+
+    @property
+    def along(self) -> dict[int, int]:
+        """Those that number the terms that are summed over."""
+        return self.parts[1]
+
+    @property
+    def free(self) -> dict[int, int]:
+        """Those that number the rows of the first operand, or the columns of the second."""
+        return self.parts[2]
 
 
 class Summed(NamedTuple):

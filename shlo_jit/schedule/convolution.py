@@ -22,7 +22,8 @@ from shlo_jit.kernels.convolution.padding_terms import has_padding_terms
 from shlo_jit.kernels.convolution.prepacked import prepack_kernel
 from shlo_jit.kernels.convolution.shape import FIELDS, ConvShape
 from shlo_jit.kernels.convolution.table import conv_scratch_bytes, form_of, kernel_blocks
-from shlo_jit.kernels.gemm.policy import PREPACKED, WORDS
+from shlo_jit.kernels.gemm.known_sizes import WORDS
+from shlo_jit.kernels.gemm.policy import PREPACKED
 from shlo_jit.kernels.gemm.precision import GemmTypes
 from shlo_jit.ops.convolution_shape import conv_shape, reversals
 from shlo_jit.reasons import Reason

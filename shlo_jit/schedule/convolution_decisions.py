@@ -16,7 +16,7 @@ from shlo_jit.kernels.convolution.geometry import Geometry
 from shlo_jit.kernels.convolution.legality import against_edge, against_field, against_image, against_variant
 from shlo_jit.kernels.convolution.narrow import pixels_together
 from shlo_jit.kernels.convolution.table import conv_table, form_of, number_of_tasks
-from shlo_jit.kernels.gemm.policy import register_tile
+from shlo_jit.kernels.gemm.known_sizes import register_tile
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule import convolution_tasks as tasks
 from shlo_jit.schedule.convolution_edges import edge_tile

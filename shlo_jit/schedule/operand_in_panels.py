@@ -20,7 +20,8 @@ from shlo_jit.kernels.gemm.computed import box_bytes, box_of
 from shlo_jit.kernels.gemm.forms import Form
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes, gemm_routine, gemm_symbol
 from shlo_jit.kernels.gemm.given import given_scratch_bytes
-from shlo_jit.kernels.gemm.policy import IN_PLACE, PRIVATE, SHARED, Blocking, blocking_of, describe, extents_of
+from shlo_jit.kernels.gemm.known_sizes import blocking_of, describe, extents_of
+from shlo_jit.kernels.gemm.policy import IN_PLACE, PRIVATE, SHARED, Blocking
 from shlo_jit.kernels.gemm.precision import GemmPlan, gemm_plan
 from shlo_jit.kernels.gemm.staged_numbers import Reasoned
 from shlo_jit.kernels.target import Target

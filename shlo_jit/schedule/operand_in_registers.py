@@ -23,7 +23,7 @@ from shlo_jit.fuse.nest import Key, Nest, is_wide
 from shlo_jit.fuse.plan import ComputedOperand, ComputedOperandStep
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import DType
-from shlo_jit.kernels.gemm.policy import Layout
+from shlo_jit.kernels.gemm.known_sizes import Layout
 from shlo_jit.kernels.target import Target
 from shlo_jit.ops.bit_fields import TAKES_BITS
 from shlo_jit.reasons import Reason
@@ -381,8 +381,7 @@ def _split_units(
         for part in parts:
             if v in part:
                 part[len(nest.extents) - 1], part[v] = part[v], part[v] * n
-    batch, along, free = parts
-    return nest, ComputedOperand(operand.side, batch, along, free)
+    return nest, ComputedOperand(operand.side, tuple(parts))
 
 
 def _in_words(nest: Nest, target: Target) -> set[Key]:

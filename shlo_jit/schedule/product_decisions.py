@@ -10,6 +10,17 @@ from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
 from shlo_jit.kernels.gemm import given as routine
+from shlo_jit.kernels.gemm.known_sizes import (
+    Layout,
+    blocking_of,
+    extents_of,
+    is_parallel,
+    is_phased,
+    product_of,
+    register_tile,
+    skinny_blocking,
+    vectors_of,
+)
 from shlo_jit.kernels.gemm.policy import (
     IN_PLACE,
     PREPACKED,
@@ -17,17 +28,8 @@ from shlo_jit.kernels.gemm.policy import (
     SHARED,
     Blocking,
     Extents,
-    Layout,
-    blocking_of,
-    extents_of,
-    is_parallel,
-    is_phased,
     is_serial,
     is_serial_matrix,
-    product_of,
-    register_tile,
-    skinny_blocking,
-    vectors_of,
 )
 from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.gemm.staged_numbers import Ints, Reasoned

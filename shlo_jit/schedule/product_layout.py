@@ -16,7 +16,7 @@ from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.operand_views import View
 from shlo_jit.ir.core import Op
-from shlo_jit.kernels.gemm.policy import Layout
+from shlo_jit.kernels.gemm.known_sizes import Layout
 from shlo_jit.ops.runs import Roles, Run, outer_of, roles_of, run_of
 from shlo_jit.schedule.space import Space
 

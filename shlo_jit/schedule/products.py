@@ -20,7 +20,8 @@ from shlo_jit.ir.digests import derived
 from shlo_jit.kernels.gemm.forms import Form
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.kernels.gemm.given import given_scratch_bytes
-from shlo_jit.kernels.gemm.policy import Blocking, Layout, describe, k_block
+from shlo_jit.kernels.gemm.known_sizes import Layout, describe
+from shlo_jit.kernels.gemm.policy import Blocking, k_block
 from shlo_jit.kernels.gemm.precision import GemmPlan, gemm_plan, itemsize
 from shlo_jit.kernels.gemm.prepacked import prepack, prepacked_bytes
 from shlo_jit.kernels.gemm.staged_numbers import Ints

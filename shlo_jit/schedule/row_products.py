@@ -9,7 +9,7 @@ from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes
-from shlo_jit.kernels.gemm.policy import Layout
+from shlo_jit.kernels.gemm.known_sizes import Layout
 from shlo_jit.kernels.target import Target
 from shlo_jit.ops.runs import extents_of, roles_of, run_of
 from shlo_jit.schedule.products import gemm_types

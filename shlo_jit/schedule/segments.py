@@ -19,7 +19,7 @@ from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
-from shlo_jit.kernels.gemm.policy import Layout
+from shlo_jit.kernels.gemm.known_sizes import Layout
 from shlo_jit.kernels.gemm.precision import gemm_plan
 from shlo_jit.kernels.gemm.strategy import strategy_of_any
 from shlo_jit.kernels.target import Target

@@ -184,22 +184,19 @@ class Scan:
         return tuning.SCAN_RADIX
 
     @property
+    def _blocks(self) -> list[Note]:
+        if not self.levels:
+            return []
+        radices = " x ".join([str(self.radix)] * self.levels)
+        why = Reason("short-chains", "rounding errors grow with the longest chain of operations")
+        return [Note("blocks", f"of {radices} steps, each folded from its own beginning", why)]
+
+    @property
     def notes(self) -> list[Note]:
         lanes = "elements of a row" if self.columns == 1 else "columns"
-        radices = " x ".join([str(self.radix)] * self.levels)
         return [
             Note("scan", f"{self.rows} x {self.n} x {self.columns}{' from the end' if self.reverse else ''}"),
-            *(
-                [
-                    Note(
-                        "blocks",
-                        f"of {radices} steps, each folded from its own beginning",
-                        Reason("short-chains", "rounding errors grow with the longest chain of operations"),
-                    )
-                ]
-                if self.levels
-                else []
-            ),
+            *self._blocks,
             Note("lanes", f"{self.width}, {lanes}"),
             Note("unroll", f"{self.side if self.columns == 1 else self.block // self.width} side by side"),
             self.tasks.note("row" if self.columns == 1 else f"block of {self.block} columns"),

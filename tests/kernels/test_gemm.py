@@ -19,6 +19,7 @@ from shlo_jit.kernels.builder import ModuleText
 from shlo_jit.kernels.gemm.forms import Form
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes, gemm_routine, gemm_symbol, scratch_bytes, tile_routine
 from shlo_jit.kernels.gemm.given import given_scratch_bytes
+from shlo_jit.kernels.gemm.known_sizes import Layout, extents_of
 from shlo_jit.kernels.gemm.panels import (
     block_bytes,
     block_routine,
@@ -32,8 +33,6 @@ from shlo_jit.kernels.gemm.policy import (
     PRIVATE,
     SHARED,
     Blocking,
-    Layout,
-    extents_of,
     has_skinny_path,
     has_vector_path,
     mode_of_a,

@@ -14,19 +14,8 @@ from test_gemm import CASES, EXTENTS, any_layout, check, product
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.gemm import given
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes
-from shlo_jit.kernels.gemm.policy import (
-    IN_PLACE,
-    PREPACKED,
-    PRIVATE,
-    SHARED,
-    Blocking,
-    Extents,
-    Layout,
-    blocking_of,
-    extents_of,
-    is_phased,
-    skinny_blocking,
-)
+from shlo_jit.kernels.gemm.known_sizes import Layout, blocking_of, extents_of, is_phased, skinny_blocking
+from shlo_jit.kernels.gemm.policy import IN_PLACE, PREPACKED, PRIVATE, SHARED, Blocking, Extents
 from shlo_jit.kernels.gemm.precision import GemmPlan, gemm_plan
 from shlo_jit.kernels.target import Target
 

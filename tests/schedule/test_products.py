@@ -9,7 +9,7 @@ from decisions import AMX, AVX2, AVX512, decides, main, note, plan_of, schedules
 
 from shlo_jit import tuning
 from shlo_jit.fuse.plan import OpStep
-from shlo_jit.kernels.gemm.policy import Layout, describe
+from shlo_jit.kernels.gemm.known_sizes import Layout, describe
 from shlo_jit.kernels.gemm.precision import GemmTypes, gemm_plan
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.epilogue import schedule_epilogue

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from shlo_jit.kernels.gemm import policy
 from shlo_jit.kernels.gemm.blocks import a_panel_bytes, shared_a_panel_bytes
+from shlo_jit.kernels.gemm.known_sizes import is_phased
 from shlo_jit.kernels.gemm.policy import IN_PLACE, PREPACKED, PRIVATE, SHARED, Blocking, Extents
 from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.gemm.staged_numbers import Ints
@@ -81,7 +82,7 @@ def against_group(s: Extents, blocking: Blocking) -> Reason | None:
     """Returns why a task does not compute its rectangle for `group` products."""
     if not 1 <= blocking.group <= s.batch:
         return Reason("group-out-of-range", f"a task computes its rectangle for 1 to {s.batch} products")
-    if blocking.group > 1 and policy.is_phased(blocking):
+    if blocking.group > 1 and is_phased(blocking):
         return Reason("one-product-per-phase", "an operand is packed for all tasks, which then belong to one product")
     return None
 

@@ -11,16 +11,7 @@ from shlo_jit.builder import Value
 from shlo_jit.torch.aten.elementwise import digamma
 from shlo_jit.torch.aten.indexing import rows_at
 from shlo_jit.torch.aten.registry import Call, aten
-from shlo_jit.torch.aten.values import (
-    Operand,
-    cast,
-    common_shape,
-    filled,
-    number,
-    pair,
-    sizes,
-    wide,
-)
+from shlo_jit.torch.aten.values import Operand, cast, common_shape, filled, number, pair, sizes, wide
 
 
 @aten("polygamma")
