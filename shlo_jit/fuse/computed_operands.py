@@ -84,7 +84,10 @@ def matrix_as_computed(steps: Steps, product: OpStep) -> Candidate | None:
     side = 1 if _vectors(op, 1) <= _vectors(op, 0) else 0
     matrix = op.operands[side]
     are_bytes = all(map(_is_byte, op.operands))
-    if _vectors(op, side) > tuning.COMPUTED_OPERAND_ROWS or matrix.tensor.nbytes < tuning.COMPUTED_OPERAND_BYTES:
+    if matrix.tensor.nbytes < tuning.COMPUTED_OPERAND_BYTES:
+        return None
+    is_summed = are_bytes and summed(steps, product) is not None
+    if _vectors(op, side) > tuning.COMPUTED_OPERAND_ROWS and not is_summed:
         return None
     if not are_bytes and (_is_packed_once(steps, matrix) or _is_computed(steps, matrix)):
         return None
@@ -333,7 +336,8 @@ def _commit(steps: Steps, product: OpStep, candidate: Candidate) -> Refusal | No
     """Replaces the loop and the product by one step."""
     _, writer, views, nest, operand = candidate
     is_view = writer.writes and view_of(nest, operand) is not None
-    total = None if is_view or product.op.name != PRODUCT else summed(steps, product)
+    are_bytes = all(map(_is_byte, product.op.operands))
+    total = None if (is_view and not are_bytes) or product.op.name != PRODUCT else summed(steps, product)
     parts = [*([writer] if writer.writes else []), *views, product, *([total[0]] if total is not None else [])]
     inside = [v for s in (writer, *views, *([product] if total is not None else [])) for v in s.writes]
     last = parts[-1]

@@ -1,6 +1,6 @@
 """Ops that prepare weights: operands of products and convolutions computed from constants only, by a transpose,
 convert, slice, a multiplication by a scale and the like. Sums of integers, which correct zero points, count as readers,
-too.
+too, and so do transposes, of scales for example.
 
 Such ops are computed when the program is compiled, whatever their size, if constants do not grow by that: all results
 that are computed from some constants, and those of the constants that are still read, take no more bytes than the
@@ -66,10 +66,10 @@ def weight_ops(function: Op) -> Weights:
 
 
 def _weights_of(op: Op) -> list[Value]:
-    """Values that are worth computing: operands of products, and reductions."""
+    """Values that are worth computing: operands of products, transposes, and reductions."""
     if op.name in PRODUCTS:
         return op.operands
-    return op.results if reducer_of(op) is not None else []
+    return op.results if op.name == "stablehlo.transpose" or reducer_of(op) is not None else []
 
 
 def _ops_of(block: Block) -> Iterator[Op]:

@@ -12,6 +12,7 @@ from shlo_jit.schedule.byte_dots import byte_dots
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.convolution import schedule_convolution
 from shlo_jit.schedule.grouped import schedule_grouped
+from shlo_jit.schedule.groups_in_registers import schedule_groups
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.operand_in_panels import schedule_in_panels
 from shlo_jit.schedule.operand_in_registers import schedule_in_registers
@@ -30,13 +31,16 @@ def schedule_computed_operand(step: ComputedOperandStep, context: Context) -> Ke
     rows = layout.result.m if step.operand.side else layout.result.n
     view = view_of(step.producer.nest, step.operand)
     passes = tuning.COMPUTED_OPERAND_PASSES if view is None else int(_is_read_in_registers(step, view, context))
+    found = schedule_groups(step, layout, context)
+    if found is not None:
+        return found
     if rows <= passes * tuning.COMPUTED_OPERAND_ROWS:
         found = schedule_in_registers(step, layout, context)
         if found is not None:
             return found
     if not step.producer.writes and step.summed is None:
         return schedule_dot(step.product, context)
-    if view is not None and step.producer.writes:
+    if view is not None and step.producer.writes and step.summed is None:
         return schedule_dot(step.product, context, _viewed(step, context))
     return schedule_in_panels(step, layout, context)
 

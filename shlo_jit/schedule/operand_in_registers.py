@@ -273,8 +273,8 @@ def schedule_in_registers(
         return None
     dots = byte_dots(op, side, target)
     nest, offsets = take_offsets(step.producer.nest)
-    nest, operand = _split_units(nest, step.operand, target, dots)
-    batch, along, free = (_ordered(nest, part) for part in operand.parts)
+    nest, operand = split_units(nest, step.operand, target, are_bytes=dots is not None)
+    batch, along, free = (ordered(nest, part) for part in operand.parts)
     rows = layout.result.m if side else layout.result.n
     passes = -(-rows // tuning.COMPUTED_OPERAND_ROWS)
     if passes > 1 and dots is not None:
@@ -353,23 +353,23 @@ def _with_tasks(s: InRegistersSchedule, products: int) -> InRegistersSchedule:
     )
 
 
-def _ordered(nest: Nest, part: Mapping[int, int]) -> dict[int, int]:
+def ordered(nest: Nest, part: Mapping[int, int]) -> dict[int, int]:
     """The variables with several iterations, the greatest coefficient first."""
     wide = [(v, c) for v, c in part.items() if is_wide(nest.extents[v])]
     return dict(sorted(wide, key=lambda pair: -pair[1]))
 
 
-def _split_units(
-    nest: Nest, operand: ComputedOperand, target: Target, dots: ByteDots | None
+def split_units(
+    nest: Nest, operand: ComputedOperand, target: Target, *, are_bytes: bool
 ) -> tuple[Nest, ComputedOperand]:
     """Splits variables along which elements share bytes or words, so that lanes run along these, and the elements of
-    one are computed one after the other."""
+    one are computed one after the other. `are_bytes`: elements are multiplied as bytes, and stay in theirs."""
     splits: dict[int, int] = {}
-    cut = _in_words(nest, target) if dots is None else set[Key]()
+    cut = set[Key]() if are_bytes else _in_words(nest, target)
     for key in nest.loads:
         if key[0].tensor.is_packed or key in cut:
             for v in (v for v, c in linear(key).terms if c == 1):
-                count = _elements_of_unit(key[0], nest.extents[v], None if dots else target)
+                count = _elements_of_unit(key[0], nest.extents[v], None if are_bytes else target)
                 if count > 1:
                     splits[v] = count
     if not splits:

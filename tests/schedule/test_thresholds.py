@@ -60,6 +60,8 @@ NO_THRESHOLDS = {
     "passes/finite_sources.py": {"DEPTH"},
     "passes/intervals.py": {"DEPTH", "MOST_BOUNDS", "MOST_OFFSET"},
     "schedule/byte_dots.py": {"FACTOR", "LEAST_TERMS", "MOST_TERMS", "SHORT_SUM"},
+    "schedule/groups_in_registers.py": {"LANE", "LONG", "TOGETHER"},
+    "lower/kernels/groups_in_registers.py": {"IN_LANE", "LEAST", "OUTPUTS"},
     "schedule/operand_in_registers.py": {"SUMMED", "SUMMED_STEPS", "TOGETHER"},
     "schedule/run_time_offsets.py": {"UNIT"},
     "schedule/register_units.py": {"EVEN", "RUN", "STEPS"},

@@ -7,6 +7,7 @@ from shlo_jit.lower.kernels import grouped
 from shlo_jit.lower.kernels.bytes_in_registers import ByteOutputs, ByteTerms
 from shlo_jit.lower.kernels.convolution import lower_convolution
 from shlo_jit.lower.kernels.dot import lower_product
+from shlo_jit.lower.kernels.groups_in_registers import lower_groups
 from shlo_jit.lower.kernels.operand_in_panels import lower_in_panels
 from shlo_jit.lower.kernels.operand_in_registers import lower_in_registers
 from shlo_jit.lower.kernels.outputs_in_registers import Outputs
@@ -16,6 +17,7 @@ from shlo_jit.lower.kernels.units_in_registers import MakeChunkWriter
 from shlo_jit.lower.services import Services
 from shlo_jit.schedule.convolution import ConvolutionSchedule
 from shlo_jit.schedule.grouped import GroupedSchedule
+from shlo_jit.schedule.groups_in_registers import GroupsSchedule
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.operand_in_panels import InPanelsSchedule
 from shlo_jit.schedule.operand_in_registers import InRegistersSchedule
@@ -25,6 +27,8 @@ from shlo_jit.schedule.products import ProductSchedule
 def lower(low: Services, step: ComputedOperandStep, schedule: KernelSchedule) -> None:
     if isinstance(schedule, InRegistersSchedule):
         lower_in_registers(low, step, schedule, _chunk_writer(schedule))
+    elif isinstance(schedule, GroupsSchedule):
+        lower_groups(low, step, schedule)
     elif isinstance(schedule, InPanelsSchedule):
         lower_in_panels(low, step, schedule)
     elif isinstance(schedule, GroupedSchedule):

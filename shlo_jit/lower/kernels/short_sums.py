@@ -7,9 +7,17 @@ from collections.abc import Sequence
 
 from shlo_jit.kernels.gemm.dot_instructions import multiply_byte_pairs, multiply_pairs
 from shlo_jit.kernels.llvm_values import V, const, i64, lanes, vector
-from shlo_jit.lower.kernels.bytes_in_registers import ByteOutputs, ByteTerms, converted, element_of, factor_of
+from shlo_jit.lower.kernels.bytes_in_registers import (
+    ByteOutputs,
+    ByteTerms,
+    converted,
+    element_of,
+    factor_of,
+    less_smallest,
+)
 from shlo_jit.lower.kernels.outputs_in_registers import Places, Steps
 from shlo_jit.lower.kernels.units_in_registers import UnitWriter, Variables
+from shlo_jit.lower.nest.position import Position
 
 COLUMNS = 8
 """Outputs whose pairs of terms fill 16 bytes, within which instructions interleave."""
@@ -39,10 +47,10 @@ class ShortOutputs(ByteOutputs):
         b, s, w = self.b, self.s, self.w
         ((place, _),) = places
         whole = len(steps) // 2 * 2
-        elements = [element_of(w, {**here, s.lanes: j}, width, mask) for here, _ in steps]
-        shifted = [_shifted(w, e) for e in elements[:whole]]
+        variables = [{**here, s.lanes: j} for here, _ in steps]
+        shifted = [_less_smallest(w, at, width, mask) for at in variables[:whole]]
         pairs = [_pairs(w, shifted[t : t + 2]) for t in range(0, whole, 2)]
-        single = [converted(w, e, s.acc) for e in elements[whole:]]
+        single = [converted(w, element_of(w, at, width, mask), s.acc) for at in variables[whole:]]
         at = b.offset(w.sums, b.mul(b.sub(j, self.start), w.size))
         for r in range(s.count):
             address = b.offset(at, r * w.sums_row + place * w.sums_chunk)
@@ -104,7 +112,7 @@ class ShortTerms(ByteTerms):
         return found
 
     def element(self, variables: Variables, width: int) -> V:
-        return _shifted(self.w, super().element(variables, width))
+        return _less_smallest(self.w, variables, width, None)
 
     def finished(self, total: V, r: int) -> V:
         """Adds what the smallest element contributes to all terms."""
@@ -116,10 +124,10 @@ class ShortTerms(ByteTerms):
         return b.add(total, b.mul(b.load("i32", at, align=1), const("i32", s.dots.offset)))
 
 
-def _shifted(w: UnitWriter, element: V) -> V:
-    """Elements less the smallest one."""
+def _less_smallest(w: UnitWriter, variables: Variables, width: int, mask: V | None) -> V:
+    """Elements of the computed operand less the smallest one."""
     assert w.s.dots is not None
-    return w.b.sub(element, const(element.type, w.s.dots.offset)) if w.s.dots.offset else element
+    return less_smallest(w.b, w.ev, Position(variables, width, mask, w.known), w.s.key, w.s.dots.offset)
 
 
 def _pairs(w: UnitWriter, rows: Sequence[V]) -> list[V]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from typing import Protocol
 
-from shlo_jit.fuse.nest import Key
+from shlo_jit.fuse.nest import Key, Nest
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import Condition, Expr, variables
 from shlo_jit.kernels.builder import Builder
@@ -19,8 +19,8 @@ from shlo_jit.lower.nest.evaluate import Evaluator
 from shlo_jit.lower.nest.position import Position
 from shlo_jit.lower.services import Services
 from shlo_jit.schedule.operand_in_registers import SUMMED, InRegistersSchedule
-from shlo_jit.schedule.run_time_offsets import bits_in_memory
-from shlo_jit.schedule.space import linear
+from shlo_jit.schedule.run_time_offsets import Offsets, bits_in_memory
+from shlo_jit.schedule.space import Space, linear
 
 Variables = dict[int, V]
 Found = dict[Key, Reg]
@@ -68,7 +68,7 @@ class UnitWriter:
         self.parts = self.results
         self.frame = b.params[len(self.values) + 2] if self.epilogue is not None else None
         given = dict(zip(self.values, arrays, strict=True))
-        self.ev = Evaluator(b, s.nest, s.space, given | self.moved(given))
+        self.ev = Evaluator(b, s.nest, s.space, given | moved_pointers(b, s.nest, s.space, s.offsets, given))
         self.ev.words = s.words
         self.conditions = {c for _, at in (*s.nest.nodes, *s.nest.loads) for c in at.conditions if not c.expr.syms}
         self.known = Position({}, 1)
@@ -86,15 +86,6 @@ class UnitWriter:
         with b.loop(first, last, 1, "unit") as unit:
             self.unit(unit)
         b.ret()
-
-    def moved(self, pointers: dict[Value, V]) -> dict[Value, V]:
-        """The addresses that arrays with an offset are read from."""
-        b, found = self.b, dict[Value, V]()
-        indices = Evaluator(b, self.s.nest, self.s.space, pointers)
-        for value, offset in self.s.offsets.items():
-            elements = indices.base(Position({}, 1), Expr(0, (), offset))
-            found[value] = b.offset(pointers[value], b.ashr(b.mul(elements, bits_in_memory(value)), 3))
-        return found
 
     def unit(self, unit: V) -> None:
         """Emits one unit: a chunk of the outputs of one product."""
@@ -279,6 +270,17 @@ class UnitWriter:
         """All iterations of some short loops, the last innermost."""
         for iteration in product(*(range(self.s.nest.extents[v]) for v in variables)):
             yield dict(zip(variables, iteration, strict=True))
+
+
+def moved_pointers(
+    b: Builder, nest: Nest, space: Space, offsets: Offsets, pointers: dict[Value, V]
+) -> dict[Value, V]:
+    """The addresses that arrays with an offset are read from."""
+    indices, found = Evaluator(b, nest, space, pointers), dict[Value, V]()
+    for value, offset in offsets.items():
+        elements = indices.base(Position({}, 1), Expr(0, (), offset))
+        found[value] = b.offset(pointers[value], b.ashr(b.mul(elements, bits_in_memory(value)), 3))
+    return found
 
 
 def _literal(c: Condition, variables: Variables) -> int | None:

@@ -232,6 +232,9 @@ def _pays(s: Gated, uses: Uses, context: Context) -> bool:
     sides = [*(side for p in inner if (side := s.space.product(p)) is not None), *([s.product] if s.product else [])]
     if not sides or max(side.matrices.value.tensor.size for side in sides) < s.groups * tuning.GATED_LEAST:
         return False
+    # Groups that have terms of their own are parts of a long sum, and their gates are scales.
+    if s.product is None and all(s.space.group in s.space.varies(side.rows) for side in sides):
+        return False
     matrices = [side.matrices.value for side in sides]
     is_tested = not context.assume_finite and not all(is_known_finite(m) or is_bounded(m) for m in matrices)
     if is_tested and s.row_count < tuning.RANGED_LEAST_ROWS:

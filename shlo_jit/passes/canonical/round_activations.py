@@ -5,7 +5,7 @@ Needs: static shapes. Guarantees: nothing. With weights (q - z) * s that are aff
 (`affine_weights.py`), where G numbers the groups of terms with a scale of their own and I the terms in a group:
 
     dot_general(x, w)   ->   xs = max over I of |x| / 127;  xq = convert(round(x / xs)) : i8
-                             sum over G of dot_general(xq, q) * xs * s  -  dot_general(xs * sum over I of xq, z * s)
+                             sum over G of (dot_general(xq, q) * xs * s  -  xs * (sum over I of xq) * z * s)
 
 A weight with one scale for each column has a single group: the row of activations. Scales are applied to the exact sums
 of a group. Nothing is rounded if both operands are affine in integers, if a group has few terms, or if sums might
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from shlo_jit import tuning
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
-from shlo_jit.ir.types import F32, I8, I32, UI8, DType, tensor
+from shlo_jit.ir.types import F32, I8, I32, UI8, tensor
 from shlo_jit.ops.runs import roles_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.canonical.affine_weights import FLOATS, Affine, Axis, Factor, affine_weights, is_splat, leaves_of
@@ -96,20 +96,20 @@ class _Product:
         over = [d for d, axis in enumerate(x_axes) if axis in self.inner]
         rounded, step = _rounded(rw, x, over)
         q, q_axes = self._split_integers()
-        product, axes = self._dot(rounded, x_axes, q, q_axes, I32)
+        product, axes = self._dot(rounded, x_axes, q, q_axes)
         rows = [axis for axis in x_axes if axis not in self.inner]
         y = mk.convert(rw, product, F32)
         y = mk.apply(rw, "multiply", y, _along(rw, step, rows, axes))
         scale, offset = self._factors()
         if scale is not None:
             y = mk.apply(rw, "multiply", y, _along(rw, *scale, axes))
-        over_groups = [d for d, axis in enumerate(axes) if axis in self.groups]
-        total = mk.reduce_sum(rw, y, over_groups)
-        axes = [axis for axis in axes if axis not in self.groups]
         if offset is not None:
             sums = mk.reduce_sum(rw, mk.convert(rw, rounded, I32), over)
             sums = mk.apply(rw, "multiply", mk.convert(rw, sums, F32), step)
-            total = mk.apply(rw, "add", total, self._offsets(sums, rows, offset, axes))
+            sums = mk.apply(rw, "multiply", _along(rw, sums, rows, axes), _along(rw, *offset, axes))
+            y = mk.apply(rw, "add", y, sums)
+        total = mk.reduce_sum(rw, y, [d for d, axis in enumerate(axes) if axis in self.groups])
+        axes = [axis for axis in axes if axis not in self.groups]
         wanted = [*self.batch, *self.free, *rows] if self.side == 0 else [*self.batch, *rows, *self.free]
         wanted = list(dict.fromkeys(axis for axis in wanted if axis in axes))
         total = mk.transpose(rw, total, [axes.index(axis) for axis in wanted])
@@ -132,21 +132,28 @@ class _Product:
         """The integers as bytes, with a dimension for each axis, and these axes."""
         w = self.weights
         narrow = I8 if w.low >= -128 and w.high <= 127 else UI8
-        value = mk.convert(self.rw, w.integers.value, narrow)
-        axes = w.integers.leaves
-        return mk.reshape(self.rw, value, [axis.extent for axis in axes]), axes
+        value, axes = self._arranged(w.integers.value, w.integers.leaves)
+        return mk.convert(self.rw, value, narrow), axes
 
-    def _dot(
-        self, x: Value, x_axes: list[Axis], w: Value, w_axes: list[Axis], dtype: DType
-    ) -> tuple[Value, list[Axis]]:
-        """The product over the axes that only operands have, and the axes of its result."""
+    def _arranged(self, value: Value, axes: list[Axis]) -> tuple[Value, list[Axis]]:
+        """A value with a dimension for each axis. The terms of an output are adjacent in a constant: several of them
+        are multiplied in a lane, and long runs are read from memory."""
+        is_constant = value.op is not None and value.op.name == "stablehlo.constant"
+        value = mk.reshape(self.rw, value, [axis.extent for axis in axes])
+        if not is_constant:
+            return value, axes
+        wanted = [axis for axis in (*self.batch, *self.free, *self.groups, *self.inner) if axis in axes]
+        return mk.transpose(self.rw, value, [axes.index(axis) for axis in wanted]), wanted
+
+    def _dot(self, x: Value, x_axes: list[Axis], w: Value, w_axes: list[Axis]) -> tuple[Value, list[Axis]]:
+        """The product over the axes of a group, and the axes of its result."""
         sides, axes = ((w, x), (w_axes, x_axes)) if self.side == 0 else ((x, w), (x_axes, w_axes))
         common = [axis for axis in w_axes if axis in x_axes]
-        summed = [axis for axis in common if axis in (self.inner if dtype == I32 else self.groups)]
+        summed = [axis for axis in common if axis in self.inner]
         batch = [axis for axis in common if axis not in summed]
         roles = [[own.index(axis) for axis in some] for some in (batch, summed) for own in axes]
         left = [axis for own in axes for axis in own if axis not in common]
-        return mk.dot(self.rw, sides, roles, dtype), [*batch, *left]
+        return mk.dot(self.rw, sides, roles, I32), [*batch, *left]
 
     def _factors(self) -> tuple[tuple[Value, list[Axis]] | None, tuple[Value, list[Axis]] | None]:
         """What the integers are multiplied by, and what is added then, each with its axes; None for 1 and 0."""
@@ -173,9 +180,10 @@ class _Product:
             assert value.op is not None
             number = float(value.op.constant.array.reshape(-1)[0])
             value = mk.constant(self.rw, tensor((), value.tensor.storage), number)
+        value, axes = self._arranged(value, by.leaves)
         for dtype in (*by.types, F32):
             value = mk.convert(self.rw, value, dtype)
-        return mk.reshape(self.rw, value, [axis.extent for axis in by.leaves]), by.leaves
+        return value, axes
 
     def _combined(
         self, name: str, x: tuple[Value, list[Axis]], y: tuple[Value, list[Axis]]
@@ -184,21 +192,6 @@ class _Product:
         t = tensor(tuple(axis.extent for axis in axes), F32)
         both = [mk.broadcast(self.rw, v, t.extents, [axes.index(a) for a in own]) for v, own in (x, y)]
         return mk.apply(self.rw, name, *both), axes
-
-    def _offsets(self, sums: Value, rows: list[Axis], offset: tuple[Value, list[Axis]], axes: list[Axis]) -> Value:
-        """The sums over the groups of offsets times the sums of rounded activations, with the axes of a result."""
-        rw, (value, own) = self.rw, offset
-        missing = [d for d, axis in enumerate(rows) if axis in self.groups and axis not in own]
-        sums = mk.reduce_sum(rw, sums, missing)
-        rows = [axis for d, axis in enumerate(rows) if d not in missing]
-        if any(axis in self.groups for axis in own):
-            found, made = self._dot(sums, rows, value, own, F32)
-        else:
-            made = list(dict.fromkeys([*rows, *own]))
-            t = tensor(tuple(axis.extent for axis in made), F32)
-            both = [mk.broadcast(rw, v, t.extents, [made.index(a) for a in o]) for v, o in ((sums, rows), (value, own))]
-            found = mk.apply(rw, "multiply", *both)
-        return _along(rw, found, made, axes)
 
 
 def _along(rw: Rewriter, value: Value, own: list[Axis], axes: list[Axis]) -> Value:

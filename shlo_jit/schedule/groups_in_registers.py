@@ -1,0 +1,242 @@
+"""Schedule of a sum over groups of products of bytes, by few vectors, where each group has its own scales:
+
+    y[r, o] = sum over g of f(sum over t of x[r, g, t] * M[o, g, t], scales[o, g], ...)
+
+The bytes of an output are one run in memory, so a register holds terms of several short groups. The exact sums of as
+many groups as there are lanes are computed together. Then the loop f runs once for all of them, with lanes along the
+groups, as the scales of an output are contiguous too.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from shlo_jit import tuning
+from shlo_jit.fuse.costs import cost
+from shlo_jit.fuse.nest import Key, Nest
+from shlo_jit.fuse.plan import ComputedOperandStep
+from shlo_jit.ir.core import Op
+from shlo_jit.ir.types import I8
+from shlo_jit.kernels.gemm.known_sizes import Layout
+from shlo_jit.kernels.target import Target
+from shlo_jit.ops.integer_ranges import range_of
+from shlo_jit.reasons import Reason
+from shlo_jit.schedule.byte_dots import FACTOR, SHORT_SUM
+from shlo_jit.schedule.choice import Note
+from shlo_jit.schedule.context import Context
+from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.moves import IllegalMove, Vectorize
+from shlo_jit.schedule.operand_in_registers import ordered, split_units
+from shlo_jit.schedule.product_layout import ProductLayout
+from shlo_jit.schedule.register_vectors import ALIASED, LINE
+from shlo_jit.schedule.run_time_offsets import Offsets, bits_in_memory, take_offsets
+from shlo_jit.schedule.scratch import Field, Scratch
+from shlo_jit.schedule.space import Order, Space, linear, make_space
+from shlo_jit.schedule.summed_products import SUMMED, Totals, schedule_totals
+from shlo_jit.schedule.tasks import Tasks, cut
+
+LANE = 4
+"""Terms that a lane of 32 bits adds up."""
+TOGETHER = 4
+"""Maximum vectors whose sums are in registers together."""
+LONG = 4
+"""Registers of a group from which on its sum is computed by the kernel for one product."""
+
+
+class Dots(NamedTuple):
+    """How registers of bytes are multiplied."""
+
+    kind: str
+    """`vnni` (`vpdpbusd`), `pairs` (`vpmaddubsw`) or `dot` (`sdot`)."""
+    low: int
+    """The number that is subtracted from the elements of M, so that they have no sign."""
+    together: int = 1
+    """Registers whose sums fit 16 bits together (`pairs`)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupsSchedule(KernelSchedule):
+    """Schedule of a sum over groups of products of bytes."""
+
+    nest: Nest
+    """The loop that computes M, without the offsets."""
+    offsets: Offsets
+    key: Key
+    """The element of M."""
+    space: Space
+    """Its loops, with lanes along the bytes of groups."""
+    dots: Dots
+    register: int
+    """Bytes of a register."""
+    group: int
+    """The variable that numbers groups."""
+    lanes: int
+    """The variable that numbers bytes of a group."""
+    along: dict[int, int]
+    """The variables that number terms, with their coefficients, outermost first: that along the lanes, and those that
+    number elements of a byte."""
+    free: dict[int, int]
+    """The variables that number outputs, with their coefficients, outermost first."""
+    side: int
+    """The operand that is M."""
+    rows: int
+    """Number of vectors."""
+    strides: Layout
+    """Strides of the product's operands."""
+    totals: Totals
+    """The loop f, which adds what it computes to the sums, and the buffer that it reads the products from."""
+    total_space: Space
+    """Its loops, with lanes along the groups."""
+    variables: tuple[tuple[int, ...], tuple[int, ...], int]
+    """Its variables that number vectors and outputs, outermost first, and groups."""
+    tasks: Tasks
+
+    @property
+    def passes(self) -> int:
+        """How often the terms of an output are read, for `count` vectors each."""
+        return -(-self.rows // TOGETHER)
+
+    @property
+    def count(self) -> int:
+        return -(-self.rows // self.passes)
+
+    @property
+    def groups(self) -> int:
+        return self.nest.extents[self.group]
+
+    @property
+    def group_bytes(self) -> int:
+        """Bytes of M in a group, and terms of a vector for each combination of the elements of a byte."""
+        return self.nest.extents[self.lanes]
+
+    @property
+    def together(self) -> int:
+        """Groups whose sums are computed together."""
+        return self.total_space.width
+
+    @property
+    def short(self) -> list[int]:
+        """The variables that number elements of a byte."""
+        return [v for v in self.along if v != self.lanes]
+
+    @property
+    def run(self) -> int:
+        """Bytes of a vector for one combination of the elements of a byte."""
+        return self.groups * self.group_bytes
+
+    @property
+    def row(self) -> int:
+        """Bytes from one vector to the next: they share no lines of a first-level cache."""
+        size = -(-self.run * math.prod(self.nest.extents[v] for v in self.short) // LINE) * LINE
+        return size + (2 * LINE if size % ALIASED == 0 else 0)
+
+    @property
+    def outputs(self) -> int:
+        return math.prod(self.nest.extents[v] for v in self.free)
+
+    @property
+    def notes(self) -> list[Note]:
+        head = Note("operand", "computed in registers", Reason("few-rows-reuse", f"{self.rows} vectors use it"))
+        text = "the arrays that the operand is computed from are contiguous along its terms"
+        lanes = Note("lanes", f"{self.register} terms, then {self.together} groups", Reason("operand-contiguous", text))
+        return [head, lanes, self.tasks.note("output"), Note("sum", "over the products, in lanes", SUMMED)]
+
+
+def schedule_groups(step: ComputedOperandStep, layout: ProductLayout, context: Context) -> GroupsSchedule | None:
+    """Returns the schedule; None if the product is no such sum, or is computed in another way."""
+    op, side, target = step.product.op, step.operand.side, context.target
+    rows = layout.result.m if side else layout.result.n
+    if step.summed is None or target.reproducible:
+        return None
+    dots = _dots_of(op, side, target)
+    if dots is None or len(step.summed.batch) != 1:
+        return None
+    nest, offsets = take_offsets(step.producer.nest)
+    nest, operand = split_units(nest, step.operand, target, are_bytes=True)
+    batch, along, free = (ordered(nest, part) for part in operand.parts)
+    found = _lanes_of(nest, list(batch), along, target)
+    totals = schedule_totals(step, layout, target)
+    if found is None or totals is None or not free:
+        return None
+    group, lanes, space = found
+    own = totals.epilogue.schedule.nest
+    (number,) = step.summed.batch
+    total_space = _with_lanes(own, number, target)
+    if total_space is None or own.extents[number] != nest.extents[group]:
+        return None
+    outputs = math.prod(nest.extents[v] for v in free)
+    parts = (step.summed.rows, step.summed.columns) if side else (step.summed.columns, step.summed.rows)
+    if [math.prod(own.extents[v] for v in part) for part in parts] != [rows, outputs]:
+        return None
+    each = sum(cost(n.op) for n in nest.nodes.values())
+    terms = math.prod(nest.extents)
+    found = GroupsSchedule(
+        nest=nest,
+        offsets=offsets,
+        key=(nest.stores[0].value, nest.stores[0].at),
+        space=space,
+        dots=dots,
+        register=target.vector_bits // 8,
+        group=group,
+        lanes=lanes,
+        along=along,
+        free=free,
+        side=side,
+        rows=rows,
+        strides=layout.operands,
+        totals=totals,
+        total_space=total_space,
+        variables=(*parts, number),
+        tasks=cut(outputs, terms * (rows + each)),
+    )
+    fields = Field("vectors", rows * found.row), Field("sums", rows * found.groups * 4)
+    return replace(found, scratch=Scratch(shared=fields))
+
+
+def _dots_of(op: Op, side: int, target: Target) -> Dots | None:
+    """The instructions that multiply four terms in a lane of 32 bits; None if there are none for the types."""
+    x, m = op.operands[1 - side], op.operands[side]
+    ends = range_of(m, tuning.BYTE_SEARCH)
+    if x.tensor.storage != I8 or op.result.tensor.storage.name != "i32" or ends is None:
+        return None
+    low, high = ends
+    if m.tensor.storage.name not in ("i8", "ui8"):
+        return None
+    if not target.is_x86:
+        return Dots("dot", 0) if target.has_byte_dot(same_sign=m.tensor.storage == I8) else None
+    low = min(low, 0)
+    if target.has_vnni:
+        return Dots("vnni", low)
+    together = SHORT_SUM // (2 * FACTOR * max(high - low, 1))
+    return Dots("pairs", low, together) if target.has_byte_pairs and together else None
+
+
+def _lanes_of(nest: Nest, batch: list[int], along: dict[int, int], target: Target) -> tuple[int, int, Space] | None:
+    """The variable that numbers groups, that along the bytes of a group, and the loops with lanes along the latter: if
+    a group is shorter than a register, they go on in the next groups, which follow in memory."""
+    places = [at for _, at in (*nest.nodes, *nest.loads)]
+    if len(batch) != 1 or not along or any(at.conditions for at in places):
+        return None
+    if any(node.op.name == "stablehlo.iota" for node in nest.nodes.values()):
+        return None
+    (group,), lanes = batch, next(iter(along))
+    size, register = nest.extents[lanes], target.vector_bits // 8
+    if (size % register and (size & size - 1 or size < LANE)) or size > LONG * register:
+        return None
+    moving = [(k[0], linear(k)) for k in nest.loads if linear(k).coefficient(lanes)]
+    if not moving or any(e.coefficient(lanes) * bits_in_memory(value) != 8 for value, e in moving):
+        return None
+    if size < register and any(linear(k).coefficient(group) != size * linear(k).coefficient(lanes) for k in nest.loads):
+        return None
+    space = make_space(nest, target, Order.ANY, given=())
+    return group, lanes, space._replace(vector=lanes, width=register)
+
+
+def _with_lanes(nest: Nest, number: int, target: Target) -> Space | None:
+    """The loops of f with lanes along the groups; None if that is not possible."""
+    with suppress(IllegalMove):
+        return make_space(nest, target, Order.ANY, given=(Vectorize(number, target.lanes(32)),))
+    return None

@@ -1,0 +1,151 @@
+"""Sums over groups of products of bytes: all numbers are such that sums are exact in any order, so results are equal to
+NumPy's, in guarded memory, for any number of threads.
+
+    RANDOM_PROGRAMS=2000 pytest -m slow tests/lower/test_groups_in_registers.py
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import guarded
+import ml_dtypes
+import numpy as np
+import pytest
+from random_runs import seeds
+
+from shlo_jit import tuning
+
+INTEGERS = {
+    "i8": (np.dtype(np.int8), -128, 127),
+    "ui8": (np.dtype(np.uint8), 0, 255),
+    "i4": (np.dtype(ml_dtypes.int4), -8, 7),
+    "ui4": (np.dtype(ml_dtypes.uint4), 0, 15),
+    "i2": (np.dtype(ml_dtypes.int2), -2, 1),
+}
+TARGETS = ("native", "native", "native", "x86-64-v3", "x86-64-v2")
+THRESHOLDS = {
+    "PARALLEL_WORK": 1,
+    "TASK_WORK": 64,
+    "COMPUTED_OPERAND_BYTES": 0,
+    "SMALL_PRODUCT": 0,
+    "SMALL_PRODUCT_STRIDED": 0,
+    "SMALL_VECTOR_PRODUCT": 0,
+}
+"""Thresholds for which small products compute operands, and have several tasks."""
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in THRESHOLDS.items():
+        monkeypatch.setattr(tuning, name, value)
+
+
+class Case:
+    """x[r, g, t] and q[o, g, t]: the sum over g of the integer products times scales, with or without an offset."""
+
+    def __init__(self, seed: int) -> None:
+        rng, numbers = random.Random(seed), np.random.default_rng(seed)
+        self.kind = rng.choice(list(INTEGERS))
+        self.rows, self.outputs = rng.choice((1, 2, 3, 5, 8, 13, 21)), rng.choice((8, 24, 33))
+        self.groups, self.terms = rng.choice((2, 3, 16, 18, 23, 37)), rng.choice((4, 8, 16, 32, 64, 128, 192, 256))
+        self.side, self.has_offset, self.is_constant = rng.choice((0, 1)), rng.random() < 0.5, rng.random() < 0.5
+        self.is_stacked = rng.random() < 0.25
+        self.target = rng.choice(TARGETS)
+        dtype, low, high = INTEGERS[self.kind]
+        self.x = numbers.integers(-128, 128, (self.rows, self.groups, self.terms)).astype(np.int8)
+        shape = (self.outputs, self.groups, self.terms)
+        self.q = numbers.integers(low, high + 1, ((3,) if self.is_stacked else ()) + shape).astype(dtype)
+        self.s = (2.0 ** numbers.integers(-1, 2, shape[:2])).astype(np.float32)
+        self.z = numbers.integers(-3, 4, shape[:2]).astype(np.float32)
+
+    def text(self) -> str:
+        r, o, g, t = self.rows, self.outputs, self.groups, self.terms
+        q, byte = f"{o}x{g}x{t}x{self.kind}", "ui8" if self.kind == "ui8" else "i8"
+        shape = f"{g}x{r}x{o}" if self.side else f"{g}x{o}x{r}"
+        dims = {"s": [2, 0] if self.side else [1, 0], "step": [1, 0] if self.side else [2, 0]}
+        result = f"{r}x{o}" if self.side else f"{o}x{r}"
+        stack = f"3x{q}" if self.is_stacked else q
+        lines = [f"%a = stablehlo.convert %q : (tensor<{stack}>) -> tensor<{stack.replace(self.kind, byte)}>"]
+        if self.is_stacked:
+            sizes = f"sizes = [1, {o}, {g}, {t}]"
+            stacked = f"3x{o}x{g}x{t}x{byte}"
+            zeros = ", %zero" * 3
+            types = f"(tensor<{stacked}>{', tensor<i32>' * 4}) -> tensor<1x{o}x{g}x{t}x{byte}>"
+            lines += [
+                "%zero = stablehlo.constant dense<0> : tensor<i32>",
+                f"%p = stablehlo.dynamic_slice %a, %i{zeros}, {sizes} : {types}",
+                f"%m = stablehlo.reshape %p : (tensor<1x{o}x{g}x{t}x{byte}>) -> tensor<{o}x{g}x{t}x{byte}>",
+            ]
+        else:
+            lines.append(f"%m = stablehlo.reshape %a : (tensor<{o}x{g}x{t}x{byte}>) -> tensor<{o}x{g}x{t}x{byte}>")
+        operands = [("%x", f"tensor<{r}x{g}x{t}xi8>"), ("%m", f"tensor<{o}x{g}x{t}x{byte}>")]
+        (a, ta), (b, tb) = operands if self.side else operands[::-1]
+        f = f"tensor<{shape}xf32>"
+        lines += [
+            f"%d = stablehlo.dot_general {a}, {b}, batching_dims = [1] x [1], contracting_dims = [2] x [2]"
+            f" : ({ta}, {tb}) -> tensor<{shape}xi32>",
+            f"%f = stablehlo.convert %d : (tensor<{shape}xi32>) -> {f}",
+            f"%bs = stablehlo.broadcast_in_dim %s, dims = {dims['s']} : (tensor<{o}x{g}xf32>) -> {f}",
+            f"%y = stablehlo.multiply %f, %bs : {f}",
+        ]
+        if self.has_offset:
+            lines += [
+                f"%bz = stablehlo.broadcast_in_dim %z, dims = {dims['s']} : (tensor<{o}x{g}xf32>) -> {f}",
+                f"%w = stablehlo.add %y, %bz : {f}",
+            ]
+        lines += [
+            "%n = stablehlo.constant dense<0.0> : tensor<f32>",
+            f"%t = stablehlo.reduce({'%w' if self.has_offset else '%y'} init: %n) applies stablehlo.add across"
+            f" dimensions = [0] : ({f}, tensor<f32>) -> tensor<{result}xf32>",
+            f"return %t : tensor<{result}xf32>",
+        ]
+        heads = [
+            f"%x: tensor<{r}x{g}x{t}xi8>",
+            f"%q: tensor<{stack}>",
+            f"%s: tensor<{o}x{g}xf32>",
+            f"%z: tensor<{o}x{g}xf32>",
+            "%i: tensor<i32>",
+        ]
+        return f"func.func @main({', '.join(heads)}) -> tensor<{result}xf32> {{\n" + "\n".join(lines) + "\n}"
+
+    def expected(self) -> np.ndarray:
+        q = (self.q[1] if self.is_stacked else self.q).astype(np.float64)
+        products = np.einsum("rgt,ogt->rog", self.x.astype(np.float64), q) * self.s
+        found = (products + self.z if self.has_offset else products).sum(-1)
+        return found if self.side else found.T
+
+
+def run(numbers: range) -> Counter[str]:
+    """Checks programs; returns how many of them summed up groups in lanes, by target, and how many did not."""
+    found: Counter[str] = Counter()
+    for seed in numbers:
+        case = Case(seed)
+        arrays, schedule = [case.x, case.q, case.s, case.z, np.int32(1)], ""
+        try:
+            for threads in (1, 2, 3, 8) if seed % 4 == 0 else (1,):
+                given = {i: arrays[i] for i in (1, 2, 3)} if case.is_constant else {}
+                args = [case.x, np.int32(1)] if case.is_constant else arrays
+                options = {"threads": threads, "cache": False, "constants": given, "target": case.target}
+                exe = guarded.compile(case.text(), **options)
+                out, schedule = guarded.outputs(exe(*args))[0], exe.text("schedule")
+                np.testing.assert_array_equal(out, case.expected().astype(np.float32))
+        except Exception as e:
+            e.add_note(f"program {seed}:\n{case.text()}")
+            raise
+        found[case.target if "groups   (" in schedule else "others"] += 1
+    return found
+
+
+@pytest.mark.parametrize("first", range(0, 60, 15))
+def test_random_programs(first: int) -> None:
+    found = run(range(first, first + 15))
+    assert found.total() > found["others"]
+
+
+@pytest.mark.slow
+def test_many_random_programs() -> None:
+    found = run(seeds(600))
+    print(found)
+    assert found.total() > 1.4 * found["others"]
