@@ -99,6 +99,11 @@ class ProductSchedule(WithEpilogue, PanelsSchedule):
         return gemm_symbol(self.types, self.way, Form.USUAL if self.given is None else Form.GIVEN)
 
     @property
+    def is_tasks(self) -> bool:
+        one_call = self.ranged is None and not self.looped and not self.decisions.is_alone
+        return one_call and (self.epilogue is None or not self.epilogue.is_late)
+
+    @property
     def kernel_notes(self) -> list[Note]:
         """Decisions about the product itself, without an epilogue."""
         r = self.result

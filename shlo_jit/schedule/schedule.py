@@ -31,6 +31,7 @@ from shlo_jit.schedule.loop_panels import loops_of
 from shlo_jit.schedule.moves import IllegalMove
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.panels import PanelsSchedule
+from shlo_jit.schedule.regions import NO_REGIONS, Regions, find_regions
 from shlo_jit.schedule.scratch import ScratchBytes
 from shlo_jit.schedule.weight_prefetch import link
 from shlo_jit.sizes import NotSymbolic, Size
@@ -72,6 +73,8 @@ class Schedule:
 
     steps: dict[int, KernelSchedule]
     """Schedules by id() of the step."""
+    regions: Regions = NO_REGIONS
+    """The steps that share parallel regions."""
 
     def __getitem__(self, step: Step) -> KernelSchedule:
         return self.steps[id(step)]
@@ -110,7 +113,7 @@ def schedule(plan: PlanBlock, context: Context) -> Schedule:
         steps.update(found)
         for routine in (r for s in found.values() for r in s.routines):
             context.on_routine(routine)
-    return Schedule(steps)
+    return Schedule(steps, find_regions(plan, steps))
 
 
 def _matrices(plan: PlanBlock) -> int:
