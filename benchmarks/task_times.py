@@ -177,8 +177,8 @@ def regions_of(executable: Executable) -> list[set[str]]:
 
 
 def with_regions(program: Sequence[Segment], regions: Sequence[set[str]]) -> list[Segment]:
-    """Puts the tasks of steps that run together into one job, in place of the last of their jobs. Of a step with several
-    jobs, only the last one takes part. Steps that ran without a job stay serial."""
+    """Puts the tasks of steps that run together into one job, in place of the last of their jobs. Of a step with
+    several jobs, only the last one takes part. Steps that ran without a job stay serial."""
     number_of = {label: number for number, labels in enumerate(regions) for label in labels}
     out: list[Segment] = []
     region: list[Segment] = []

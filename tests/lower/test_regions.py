@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
 
 import shlo_jit
+from shlo_jit import tuning
+from shlo_jit.fuse.plan import PlanBlock
 from shlo_jit.schedule import schedule as scheduling
-from shlo_jit.schedule.regions import NO_REGIONS
+from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.regions import NO_REGIONS, Regions, find_regions
 from tests import guarded
 from tests.printed_codes import codes
+from tests.random_check import check, compared_closely
+from tests.random_programs import random_program
 
 THREADS = (1, 2, 3, 8)
 DOT = "contracting_dims = [1] x [0] : (tensor<{m}x{k}xf32>, tensor<{k}x{n}xf32>) -> tensor<{m}x{n}xf32>"
@@ -109,7 +114,7 @@ PROGRAMS = {
 def arrays_of(text: str) -> list[np.ndarray]:
     rng = np.random.default_rng(7)
     found = shlo_jit.compile(text, cache=False)
-    return [rng.standard_normal(port.shape).astype(port.dtype) for port in found.inputs]
+    return [rng.standard_normal([int(n or 0) for n in port.shape or ()]).astype(port.dtype) for port in found.inputs]
 
 
 @pytest.fixture
@@ -139,3 +144,22 @@ def test_a_step_does_not_share_a_region_with_one_that_it_depends_on() -> None:
       return %1 : tensor<90x300xf32>
     }}"""
     assert "independent-steps" not in codes(shlo_jit.compile(text, cache=False).text("schedule"))
+
+
+@pytest.mark.parametrize("block", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 12))])
+def test_random_programs_whose_independent_steps_all_run_together(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TASK_WORK", "PARALLEL_WORK"):
+        monkeypatch.setattr(tuning, name, 1)
+    shared: list[int] = []
+
+    def counted(plan: PlanBlock, steps: Mapping[int, KernelSchedule]) -> Regions:
+        found = find_regions(plan, steps)
+        shared.append(len(found.all))
+        return found
+
+    monkeypatch.setattr(scheduling, "find_regions", counted)
+    with compared_closely(0.9) as closely:
+        for seed in range(block * 16, block * 16 + 16):
+            program = random_program(seed + 31 * 10**6, 6 + seed % 14)
+            closely.append(check(*program, donate=(0, 2) if seed % 4 == 1 else ()))
+    assert sum(shared) >= 10
