@@ -59,7 +59,7 @@ class StepWriter:
     def _region(self, region: Region) -> None:
         """Writes steps that describe their tasks, and then the call that runs all of these."""
         low, count = self.low, len(region.shared)
-        records = low.b.alloca("i8", count * jobs.JOB_BYTES)
+        records = low.scope.jobs()
         jobs.clear(low.b, records, count)
         low.finishing = finishing = []
         for step in region.steps:

@@ -76,9 +76,10 @@ def find_regions(plan: PlanBlock, schedules: Mapping[int, KernelSchedule]) -> Re
 
 def _tiled_bodies(plan: PlanBlock, schedules: Mapping[int, KernelSchedule]) -> Iterator[PlanBlock]:
     """Yields the bodies of loops whose steps may run for a part of their arrays at a time."""
+    steps = dict(schedules)
     for block in all_blocks(plan):
         for step in block.steps:
-            if isinstance(step, ControlStep) and isinstance(tile_loop(step, dict(schedules)), Tiling):
+            if isinstance(step, ControlStep) and isinstance(tile_loop(step, steps), Tiling):
                 yield step.blocks[-1]
 
 
@@ -110,7 +111,7 @@ class _Members:
             self.roots[step.op.results[0]] = self.root(step.op.operands[0])
             self.steps += [step] if self.steps else []
             return True
-        if not self._fits(step) or self._depends(step):
+        if self._is_full or not self._fits(step) or self._depends(step):
             return False
         work = weight(step)
         if work >= tuning.TASK_WORK and self.schedules[id(step)].is_tasks:
@@ -124,6 +125,10 @@ class _Members:
 
     def root(self, value: Value) -> Value:
         return self.roots.get(value, value)
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self.shared) == tuning.REGION_STEPS or len(self.steps) >= tuning.PART_STEPS // 2
 
     def _fits(self, step: Step) -> bool:
         """Whether a step is a kernel of moderate work, whose sizes are known, and that updates nothing in place."""

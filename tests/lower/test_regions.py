@@ -163,3 +163,24 @@ def test_random_programs_whose_independent_steps_all_run_together(block: int, mo
             program = random_program(seed + 31 * 10**6, 6 + seed % 14)
             closely.append(check(*program, donate=(0, 2) if seed % 4 == 1 else ()))
     assert sum(shared) >= 10
+
+
+def test_a_region_has_a_limited_number_of_steps() -> None:
+    count = 3 * tuning.REGION_STEPS
+    sums = "\n".join(
+        f"  %{i} = stablehlo.dot_general %x, %y{i}, contracting_dims = [1] x [0]"
+        " : (tensor<64x64xf32>, tensor<64x96xf32>) -> tensor<64x96xf32>"
+        for i in range(count)
+    )
+    names, types = ", ".join(f"%{i}" for i in range(count)), ", ".join(["tensor<64x96xf32>"] * count)
+    given = ", ".join(f"%y{i}: tensor<64x96xf32>" for i in range(count))
+    text = f"""func.func @main(%x: tensor<64x64xf32>, {given}) -> ({types}) {{
+{sums}
+  return {names} : {types}
+}}"""
+    rng = np.random.default_rng(3)
+    x, *ys = (rng.standard_normal(s).astype(np.float32) for s in ((64, 64), *[(64, 96)] * count))
+    run = guarded.compile(text, threads=3)
+    assert codes(run.text("schedule")).count("independent-steps") == count
+    for got, y in zip(run(x, *ys), ys, strict=True):
+        np.testing.assert_allclose(got, x @ y, rtol=1e-4, atol=1e-4)
