@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -184,3 +185,17 @@ def test_a_region_has_a_limited_number_of_steps() -> None:
     assert codes(run.text("schedule")).count("independent-steps") == count
     for got, y in zip(run(x, *ys), ys, strict=True):
         np.testing.assert_allclose(got, x @ y, rtol=1e-4, atol=1e-4)
+
+
+def test_more_threads_than_cores_and_several_callers() -> None:
+    """A caller that finds the pool in use runs all tasks of a region itself."""
+    text = PROGRAMS["rows"]
+    arrays = arrays_of(text)
+    run = shlo_jit.compile(text, threads=8)
+    wanted = [x.tobytes() for x in run(*arrays)]
+
+    def calls(_: int) -> bool:
+        return all([x.tobytes() for x in run(*arrays)] == wanted for _ in range(50))
+
+    with ThreadPoolExecutor(4) as callers:
+        assert all(callers.map(calls, range(4)))
