@@ -263,7 +263,7 @@ class Planner:
 
     def with_others(self, step: Step, amount: ScratchBytes) -> ScratchBytes:
         """Adds the scratch memory of the earlier steps of its region to that of a step, if both grow with the number of
-        threads: it lies behind theirs."""
+        threads: its own part follows theirs."""
         region = self.regions.of(step)
         steps = () if region is None else region.steps
         others = [self.scratch_of(s) for s in steps[: steps.index(step)]] if steps else []

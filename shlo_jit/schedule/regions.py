@@ -10,7 +10,7 @@ region, and none of them overwrites an operand that another one reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from shlo_jit import tuning
@@ -20,7 +20,6 @@ from shlo_jit.ir.types import TensorType
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.kernel import KernelSchedule
-from shlo_jit.schedule.temporal_tiling import Tiling, tile_loop
 from shlo_jit.schedule.traffic import step_operations
 from shlo_jit.schedule.work import step_work
 from shlo_jit.sizes import Size
@@ -68,19 +67,14 @@ WHY = Reason("independent-steps", "they do not depend on each other, and alone h
 NO_REGIONS = Regions(())
 
 
-def find_regions(plan: PlanBlock, schedules: Mapping[int, KernelSchedule]) -> Regions:
-    """Finds steps that can share a region and gain from it, in every block of the plan."""
-    tiled = {id(body) for body in _tiled_bodies(plan, schedules)}
+def find_regions(
+    plan: PlanBlock, schedules: Mapping[int, KernelSchedule], is_tiled: Callable[[ControlStep], bool]
+) -> Regions:
+    """Finds steps that can share a region and gain from it, in every block of the plan. `is_tiled`: whether the steps
+    of a loop may run for a part of their arrays at a time."""
+    controls = [step for block in all_blocks(plan) for step in block.steps if isinstance(step, ControlStep)]
+    tiled = {id(step.blocks[-1]) for step in controls if is_tiled(step)}
     return Regions(r for block in all_blocks(plan) if id(block) not in tiled for r in _regions(block, schedules))
-
-
-def _tiled_bodies(plan: PlanBlock, schedules: Mapping[int, KernelSchedule]) -> Iterator[PlanBlock]:
-    """Yields the bodies of loops whose steps may run for a part of their arrays at a time."""
-    steps = dict(schedules)
-    for block in all_blocks(plan):
-        for step in block.steps:
-            if isinstance(step, ControlStep) and isinstance(tile_loop(step, steps), Tiling):
-                yield step.blocks[-1]
 
 
 def _regions(block: PlanBlock, schedules: Mapping[int, KernelSchedule]) -> Iterator[Region]:

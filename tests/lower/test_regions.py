@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 
 import shlo_jit
 from shlo_jit import tuning
-from shlo_jit.fuse.plan import PlanBlock
+from shlo_jit.fuse.plan import ControlStep, PlanBlock
 from shlo_jit.schedule import schedule as scheduling
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.regions import NO_REGIONS, Regions, find_regions
@@ -121,7 +121,7 @@ def arrays_of(text: str) -> list[np.ndarray]:
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     with monkeypatch.context() as patch:
-        patch.setattr(scheduling, "find_regions", lambda plan, steps: NO_REGIONS)
+        patch.setattr(scheduling, "find_regions", lambda *_: NO_REGIONS)
         yield patch
 
 
@@ -153,8 +153,10 @@ def test_random_programs_whose_independent_steps_all_run_together(block: int, mo
         monkeypatch.setattr(tuning, name, 1)
     shared: list[int] = []
 
-    def counted(plan: PlanBlock, steps: Mapping[int, KernelSchedule]) -> Regions:
-        found = find_regions(plan, steps)
+    def counted(
+        plan: PlanBlock, steps: Mapping[int, KernelSchedule], is_tiled: Callable[[ControlStep], bool]
+    ) -> Regions:
+        found = find_regions(plan, steps, is_tiled)
         shared.append(len(found.all))
         return found
 
