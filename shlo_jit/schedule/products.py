@@ -237,8 +237,8 @@ def _first_block(plan: GemmPlan, m: int, n: int, k: int, kc: int | None) -> int:
 
 
 def _scratch(p: Product, d: Decisions, types: GemmTypes) -> Scratch:
-    """Scratch memory for packing; none for skinny products, which pack nothing."""
-    if d.leaf is GemmStrategy.FEW:
+    """Scratch memory for packing; none for products of few rows or with a vector, which pack nothing."""
+    if d.leaf in (GemmStrategy.FEW, GemmStrategy.VECTORS):
         return Scratch()
     given, s, packed = d.blocking, p.shape(d.panels), bool(d.panels)
     if given is not None and d.is_given:

@@ -121,7 +121,7 @@ def test_memory_of_several_nodes() -> None:
 # ---------------------------------------------------------------------- files and tables
 def recording() -> many_cores.Recording:
     program: list[Segment] = [Serial("0 loop", 1e-5), Job("1 dot_general", np.full(256, 1e-4), 1e6)]
-    programs = dict.fromkeys(many_cores.THREADS, program)
+    programs: dict[int, list[Segment]] = {n: program for n in many_cores.THREADS}
     return many_cores.Recording("dot f32 512", programs, {1: 0.0256, 2: 0.0129}, Costs(), ONE)
 
 
