@@ -89,7 +89,7 @@ def main(dtype: str = "f32") -> None:
             scratch = (memory.ctypes.data + 63) // 64 * 64
             (ab, ar, ac), (bb, br, bc), (cb, cr, _) = ([s // x.itemsize for s in x.strides] for x in (a, b, c))
             values = (a.ctypes.data, ar, ac, ab, b.ctypes.data, br, bc, bb, 0, c.ctypes.data, cr, cb)
-            arguments = np.array([*values, batch, m, n, k, 0, scratch, 0, 0, 0, 0, 1], np.int64)
+            arguments = np.array([*values, batch, m, n, k, 0, scratch, 0, 0, 0, 0, 0, 1], np.int64)
 
             def ours(times: int, arguments: np.ndarray = arguments) -> None:
                 repeat(arguments.ctypes.data, times)

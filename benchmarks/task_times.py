@@ -21,6 +21,7 @@ from benchmarks.schedule_model import Job, Segment, Serial
 from shlo_jit.codegen.objects import compile_routine
 from shlo_jit.codegen.program import TimedStep
 from shlo_jit.codegen.target import resolve
+from shlo_jit.fuse.plan import labels_of
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.routine import Routine
@@ -160,7 +161,57 @@ def record(
                 measured.reset()
                 jobs = recorder.run(lambda: executable(*arguments))
                 runs[n].append(_segments(part, jobs, is_far))
-    return _merged(runs)
+    joined = regions_of(executable)
+    return {n: with_regions(program, joined) for n, program in _merged(runs).items()}
+
+
+def regions_of(executable: Executable) -> list[set[str]]:
+    """Returns the labels of the steps that run together, for each of the program's parallel regions."""
+    ((_, planned),) = executable.planned()
+    found = []
+    for i, function in enumerate(planned):
+        prefix = "" if i == len(planned) - 1 else f"@{function.name} "
+        labels = labels_of(function.plan)
+        found += [{prefix + labels[id(step)] for step in region.shared} for region in function.schedule.regions.all]
+    return found
+
+
+def with_regions(program: Sequence[Segment], regions: Sequence[set[str]]) -> list[Segment]:
+    """Puts the tasks of steps that run together into one job, in place of the last of their jobs. Of a step with
+    several jobs, only the last one takes part. Steps that ran without a job stay serial."""
+    number_of = {label: number for number, labels in enumerate(regions) for label in labels}
+    out: list[Segment] = []
+    region: list[Segment] = []
+    number: int | None = None
+    for segment in program:
+        if isinstance(segment, Serial):
+            region.append(segment)
+            continue
+        if number_of.get(_label(segment)) != number:
+            out += _together(region)
+            region, number = [], number_of.get(_label(segment))
+        if number is None:
+            out += [*region, segment]
+            region = []
+        else:
+            region.append(segment)
+    return out + _together(region)
+
+
+def _together(segments: Sequence[Segment]) -> list[Segment]:
+    """Returns the segments with the last job of each step put into one."""
+    last = {_label(s): i for i, s in enumerate(segments) if isinstance(s, Job)}
+    jobs = [s for i, s in enumerate(segments) if isinstance(s, Job) and last[_label(s)] == i]
+    if len(jobs) < 2:
+        return list(segments)
+    job = Job(" + ".join(j.step for j in jobs), np.concatenate([j.seconds for j in jobs]), sum(j.nbytes for j in jobs))
+    end = max(last.values())
+    kept = [s for i, s in enumerate(segments[:end]) if not (isinstance(s, Job) and last[_label(s)] == i)]
+    return [*kept, job, *segments[end + 1 :]]
+
+
+def _label(segment: Segment) -> str:
+    return segment.step.rpartition(" ")[0]
 
 
 def _merged(runs: Mapping[int, Sequence[Sequence[Segment]]]) -> dict[int, list[Segment]]:

@@ -358,7 +358,7 @@ def _with_memory(
         donated = frozenset(given_up if core is cores[-1] else ())
         memory = memories[core.attributes["sym_name"]] = plan_memory(plan, scheduled, donated, memories)
         settled = with_streams(with_time_blocks(plan, scheduled, memory), memory)
-        parts = Parts(plan, memory)
+        parts = Parts(plan, memory, scheduled.regions)
         functions.append(PlannedFunction(core, plan, settled, memory, parts, stack_scalars(plan, memory, parts)))
     return functions
 

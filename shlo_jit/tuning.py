@@ -213,6 +213,13 @@ some 8 us. `benchmarks.many_cores`."""
 ROW_TASKS_OF_THREAD, LEAST_ROWS_OF_MANY = 4, 24
 """The same for tasks of row blocks, which take less equal times, and their minimum rows: every task reads the right
 operands. `benchmarks.many_cores`."""
+REGION_WORK, KERNEL_SPEED = 1 << 24, 8
+"""Maximum element operations of a step that shares a parallel region with others, some 2 ms: on 64 threads the region
+then takes not much longer than a wait for all threads. And multiply-adds of a kernel that take as long as an element
+operation of a loop. Chosen: longer steps fill many threads alone. `benchmarks.many_cores`."""
+REGION_STEPS = 16
+"""Maximum steps whose tasks run together: a task is found by a search through the steps. Chosen: more than a detector
+has heads."""
 SPLIT_UNITS = 8
 """Minimum units of rows for a large reduction to be parallelized over rows; with fewer, it is split along the row. No
 case moves."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from shlo_jit import tuning
 from shlo_jit.codegen import abi
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, i32
+from shlo_jit.kernels.threads import jobs
 
 
 @dataclass(eq=False)
@@ -25,6 +27,8 @@ class Scope:
     """Addresses of storages (by id) that do not change, loaded at the function's entry."""
     budget: V | None = None
     """Stack slot with the budget of work between checks for signals in its loops."""
+    records: V | None = None
+    """Memory for the tasks of a parallel region. Its regions run one after the other, and share it."""
     may_fail: bool = False
     """Whether the function may return another status than 0."""
     before_failing: list[Callable[[], object]] = field(default_factory=list)
@@ -53,6 +57,12 @@ class Scope:
     def field(self, name: str) -> V:
         """Loads a field of the instance."""
         return abi.load(self.b, self.instance, name)
+
+    def jobs(self) -> V:
+        """The address of the records of a parallel region."""
+        if self.records is None:
+            self.records = self.b.alloca("i8", tuning.REGION_STEPS * jobs.JOB_BYTES)
+        return self.records
 
     def constant(self, index: int) -> V:
         """The address of one of the program's constants."""

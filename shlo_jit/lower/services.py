@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, const, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.threads import jobs
 from shlo_jit.lower.addresses import address_table
 from shlo_jit.lower.planned import PlannedFunction
 from shlo_jit.lower.scope import Scope
@@ -57,6 +59,10 @@ class Services:
         self.target = target
         self.module = ModuleText(target)
         self.timing = Timing(self.module, timed)
+        self.job: V | None = None
+        """The record in which the step being written describes its tasks, if it shares a parallel region."""
+        self.finishing: list[Callable[[], object]] | None = None
+        """What to emit after the tasks of the region being written; None outside of regions."""
         self.is_symbolic = symbol_of(entry.arguments) is not None
         """Whether some sizes of the program are known only at the call."""
         self.routines: dict[str, Routine] = {}
@@ -146,8 +152,13 @@ class Services:
 
     def scratch(self, step: Step) -> V:
         """Address of the step's scratch memory; null if it has none."""
-        storage = self.memory.scratch.get(id(step))
-        return const("ptr", 0) if storage is None else self.address(storage)
+        storage, before = self.memory.scratch.get(id(step)), self.memory.scratch_before.get(id(step))
+        if storage is None:
+            return const("ptr", 0)
+        place = self.address(storage)
+        if before is None:
+            return place
+        return self.b.offset(place, self.b.add(self.b.mul(self.thread_count, before.per_thread), before.fixed))
 
     # ------------------------------------------------------------------ constants
     def _constant(self, value: Value) -> V:
@@ -225,14 +236,30 @@ class Services:
             self.use(need)
 
     # ------------------------------------------------------------------ tasks
+    def after_tasks(self, emit: Callable[[], object]) -> None:
+        """Emits what a step does when its tasks are done: now, or at the end of its region."""
+        if self.finishing is None:
+            emit()
+        else:
+            self.finishing.append(emit)
+
+    def taken_job(self) -> V:
+        """The record in which the step describes its only tasks; null if it runs them. To be asked for once a step."""
+        job, self.job = self.job, None
+        return jobs.NULL if job is None else job
+
     def parallel(self, task: str, pointers: list[V], tasks: V | int, threads: V | None = None) -> None:
         """Runs `void task(ptr frame, i64 index, i64 worker)` for every index; the frame holds the pointers. `threads`:
-        the maximum number of threads, if it is not the call's."""
+        the maximum number of threads, if it is not the call's. A step that shares a region describes the tasks."""
         b = self.b
         pointers = [*pointers, self.scope.dims] if self.is_symbolic else pointers
         frame = b.alloca("ptr", max(1, len(pointers)))
         for i, p in enumerate(pointers):
             b.store(p, b.element(frame, "ptr", i))
+        if self.job is not None:
+            count = tasks if isinstance(tasks, V) else i64(tasks)
+            jobs.record(b, self.taken_job(), V("ptr", f"@{task}"), frame, count)
+            return
         b.call(
             "void",
             "shlo_parallel",
@@ -259,7 +286,7 @@ class Services:
             self.parallel(self.task_of(name, len(pointers), tasks.units, tasks.grain), pointers, tasks.tasks)
             return []
 
-        if tasks.is_one:
+        if tasks.is_one and self.job is None:
             serial()
         elif isinstance(tasks.work, Size):
             b.if_else(b.icmp("slt", i64(tasks.work), tasks.least_work), serial, in_tasks)

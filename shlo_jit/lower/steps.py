@@ -9,6 +9,7 @@ from shlo_jit.codegen import abi
 from shlo_jit.forking import pause
 from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, StagedStep, Step, ViewStep
 from shlo_jit.kernels.llvm_values import i32
+from shlo_jit.kernels.threads import jobs
 from shlo_jit.lower import interrupts
 from shlo_jit.lower.control import lower_control
 from shlo_jit.lower.kernels import kernel
@@ -21,6 +22,7 @@ from shlo_jit.memory.parts import Parts
 from shlo_jit.memory.storage import Copy, nbytes
 from shlo_jit.schedule.kernel import NOTHING
 from shlo_jit.schedule.nest import NestSchedule
+from shlo_jit.schedule.regions import NO_REGIONS, Region
 from shlo_jit.schedule.work import step_work
 from shlo_jit.sizes import NotSymbolic, equal, hint_of
 
@@ -44,18 +46,44 @@ class StepWriter:
 
     def steps(self, steps: list[Step]) -> None:
         low = self.low
-        for step in steps:
-            copies = low.memory.before.get(id(step), [])
-            with low.timing.copies(low.scope, step, sum(nbytes(c.source) for c in copies)):
-                self._copies(copies)
-            with low.timing.step(low.scope, step, low.schedule[step].routines):
-                try:
-                    self._step(step)
-                except NotSymbolic as refusal:
-                    refusal.asked_by(step.place)
-                    raise
-            interrupts.spend(low.scope, hint_of(step_work(step)))
+        regions = NO_REGIONS if low.timing.wanted else low.schedule.regions  # each step then has a time of its own
+        for region, group in regions.grouped(steps):
+            if region is None:
+                (step,) = group
+                self._whole(step)
+            else:
+                self._region(region)
+            interrupts.spend(low.scope, sum(hint_of(step_work(step)) for step in group))
             pause()
+
+    def _region(self, region: Region) -> None:
+        """Writes steps that describe their tasks, and then the call that runs all of these."""
+        low, count = self.low, len(region.shared)
+        records = low.scope.jobs()
+        jobs.clear(low.b, records, count)
+        low.finishing = finishing = []
+        for step in region.steps:
+            if step in region.shared:
+                low.job = low.b.offset(records, region.shared.index(step) * jobs.JOB_BYTES)
+            self._whole(step)
+            low.job = None
+        jobs.deal(low.module, low.b, records, count, low.thread_count)
+        low.finishing = None
+        for emit in finishing:
+            emit()
+
+    def _whole(self, step: Step) -> None:
+        """Writes a step with the copies before it."""
+        low = self.low
+        copies = low.memory.before.get(id(step), [])
+        with low.timing.copies(low.scope, step, sum(nbytes(c.source) for c in copies)):
+            self._copies(copies)
+        with low.timing.step(low.scope, step, low.schedule[step].routines):
+            try:
+                self._step(step)
+            except NotSymbolic as refusal:
+                refusal.asked_by(step.place)
+                raise
 
     def finish(self, block: PlanBlock) -> None:
         """Writes the copies at the end of a block."""

@@ -22,6 +22,8 @@ def kept_alive(p: Planner, value: Value, step: Step) -> Refusal | None:
     storage = p.storage.get(value)
     if storage is None or not is_ours(p, storage):
         return Refusal("not-overwritable", "it is an argument or a constant, which must not change")
+    if any(p.storage.get(v) is storage for v in p.read_beside(step)):
+        return Refusal("read-at-same-time", "a step that runs at the same time reads it")
     end = p.finish[id(step)]
     if p.loops:
         loop = p.loops[-1]

@@ -233,7 +233,7 @@ def _read_late(
     begin = p.begin[id(step)]
     if any(v in times for v in views):
         return Refusal("old-state-returned", "the old state is also a result of the iteration")
-    if any(p.begin[id(s)] > begin for s in reading):
+    if any(p.begin[id(s)] > begin for s in reading) or not views.isdisjoint(p.read_beside(step)):
         return Refusal("old-state-read-later", "the old state is read later")
     if step not in reading:
         return None

@@ -12,13 +12,16 @@ from shlo_jit.ir.core import Op
 from shlo_jit.memory.storage import Copy, MemoryPlan
 from shlo_jit.ops import OPS
 from shlo_jit.ops.known_calls import AMONG_PROCESSES
+from shlo_jit.schedule.regions import NO_REGIONS, Regions
 
 
 class Parts:
-    """The cuts of a plan. `runs(block)` says how the function that has the block writes it."""
+    """The cuts of a plan. `runs(block)` says how the function that has the block writes it. The steps of a parallel
+    region stay together."""
 
-    def __init__(self, plan: PlanBlock, memory: MemoryPlan):
+    def __init__(self, plan: PlanBlock, memory: MemoryPlan, regions: Regions = NO_REGIONS):
         self.memory = memory
+        self._regions = regions
         self._cut: dict[int, list[list[Step]]] = {}
         self._weigh(plan)
 
@@ -39,16 +42,17 @@ class Parts:
 
     def _weigh(self, block: PlanBlock) -> int:
         """Number of steps that this block contributes to the enclosing function after splitting."""
-        weights = [self._weigh_step(step) for step in block.steps]
+        groups = [steps for _, steps in self._regions.grouped(block.steps)]
+        weights = [sum(map(self._weigh_step, steps)) for steps in groups]
         if sum(weights) <= tuning.PART_STEPS:
             return sum(weights)
         runs: list[list[Step]] = []
         room = 0
-        for step, weight in zip(block.steps, weights, strict=True):
+        for steps, weight in zip(groups, weights, strict=True):
             if weight > room:
                 runs.append([])
                 room = tuning.PART_STEPS
-            runs[-1].append(step)
+            runs[-1] += steps
             room -= weight
         self._cut[id(block)] = runs
         return len(runs)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from shlo_jit import tuning
-from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, may_update, updates
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, all_steps, may_update, updates
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 from shlo_jit.memory.branches import assign_branches
@@ -28,8 +28,9 @@ from shlo_jit.memory.storage import (
 )
 from shlo_jit.ops.known_calls import function_of_call
 from shlo_jit.reasons import Reason
+from shlo_jit.schedule.regions import NO_REGIONS, Regions
 from shlo_jit.schedule.schedule import Schedule
-from shlo_jit.schedule.scratch import ScratchBytes
+from shlo_jit.schedule.scratch import ScratchBytes, aligned
 from shlo_jit.sizes import Size, equal
 
 
@@ -50,7 +51,7 @@ def plan_memory(
         arena = (callees or {})[callee].arena
         return ScratchBytes(own.fixed + arena.fixed, arena.per_thread)
 
-    return Planner(plan, plan.block.arguments, scratch, donated, schedule.lasts).run()
+    return Planner(plan, plan.block.arguments, scratch, donated, schedule.lasts, schedule.regions).run()
 
 
 class Planner:
@@ -64,9 +65,13 @@ class Planner:
         scratch: Callable[[Step], ScratchBytes],
         donated: frozenset[int] = frozenset(),
         lasts: Callable[[Step], bool] = lambda step: False,
+        regions: Regions = NO_REGIONS,
     ):
         self.plan = plan
         self.lasts = lasts
+        self.regions = regions
+        self.views = {s.op.results[0]: s.op.operands[0] for s in all_steps(plan) if isinstance(s, ViewStep)}
+        self.scratch_before: dict[int, ScratchBytes] = {}
         self.storage: dict[Value, Storage] = {}
         self.constants: list[Value] = []
         self.before: dict[int, list[Copy]] = {}
@@ -89,6 +94,7 @@ class Planner:
     # ------------------------------------------------------------------ entry
     def run(self) -> MemoryPlan:
         self.number(self.plan)
+        self.extend_regions()
         self.time += 1
         self.end_time = self.time
         self.uses(self.plan)
@@ -114,6 +120,7 @@ class Planner:
             self.overwritten(),
             self.swaps,
             {step: (at, self.finish[step]) for step, at in self.begin.items()},
+            self.scratch_before,
         )
 
     def overwritten(self) -> tuple[int, ...]:
@@ -132,6 +139,22 @@ class Planner:
                     self.finish[id(inner)] = self.time
                 self.time += 1
             self.finish[id(step)] = self.time
+
+    def extend_regions(self) -> None:
+        """Lets the steps of a region last to its end: their tasks run at the same time."""
+        for region in self.regions.all:
+            for step in region.steps:
+                self.finish[id(step)] = self.finish[id(region.steps[-1])]
+
+    def read_beside(self, step: Step) -> set[Value]:
+        """The values that other steps of its region read, and the values that these are views of."""
+        region = self.regions.of(step)
+        found = {v for s in region.steps if s is not step for v in s.reads} if region is not None else set[Value]()
+        for value in list(found):
+            while value in self.views:
+                value = self.views[value]
+                found.add(value)
+        return found
 
     def uses(self, block: PlanBlock) -> None:
         """Computes the last use of every value, as seen from the block it is defined in."""
@@ -227,7 +250,8 @@ class Planner:
     def assign_scratch(self, step: Step, at: int) -> None:
         amount = self.scratch_of(step)
         if amount.per_thread:
-            self.scratch[id(step)] = self.shared.setdefault(amount, Storage("arena", 0))
+            whole = self.with_others(step, amount)
+            self.scratch[id(step)] = self.shared.setdefault(whole, Storage("arena", 0))
         elif amount.fixed:
             scratch = self.scratch[id(step)] = Storage("arena", amount.fixed)
             scratch.live(at)
@@ -236,6 +260,19 @@ class Planner:
                 scratch.live(0)
                 scratch.live(self.time)
             self.arena.append(scratch)
+
+    def with_others(self, step: Step, amount: ScratchBytes) -> ScratchBytes:
+        """Adds the scratch memory of the earlier steps of its region to that of a step, if both grow with the number of
+        threads: its own part follows theirs."""
+        region = self.regions.of(step)
+        steps = () if region is None else region.steps
+        others = [self.scratch_of(s) for s in steps[: steps.index(step)]] if steps else []
+        parts = [ScratchBytes(*map(aligned, s)) for s in others if s.per_thread]
+        if not parts:
+            return amount
+        before = ScratchBytes(sum(s.fixed for s in parts), sum(s.per_thread for s in parts))
+        self.scratch_before[id(step)] = before
+        return ScratchBytes(before.fixed + amount.fixed, before.per_thread + amount.per_thread)
 
     # ------------------------------------------------------------------ the walk
     def assign(self, block: PlanBlock) -> None:

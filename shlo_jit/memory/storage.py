@@ -74,6 +74,9 @@ class MemoryPlan:
     """For the while with this id(), pairs of storages whose memory is swapped at the end of every iteration."""
     times: dict[int, tuple[int, int]]
     """Begin and end of the step with this id(), in the time units of lifetimes."""
+    scratch_before: dict[int, ScratchBytes]
+    """For the step with this id(), the scratch memory of other steps of its region, before its own at the same
+    address."""
 
     @property
     def arena(self) -> ScratchBytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.core import Value
 from shlo_jit.memory.storage import MemoryPlan
@@ -20,4 +22,5 @@ def with_streams(schedule: Schedule, memory: MemoryPlan) -> Schedule:
         is_read = any(value is target for value, _ in nest.loads)
         return storage is not None and storage.kind in ALIGNED and not is_read
 
-    return Schedule({key: found.streaming_where(allowed) for key, found in schedule.steps.items()})
+    steps = {key: found.streaming_where(allowed) for key, found in schedule.steps.items()}
+    return replace(schedule, steps=steps)

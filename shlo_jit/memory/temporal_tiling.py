@@ -36,7 +36,7 @@ def with_time_blocks(plan: PlanBlock, schedule: Schedule, memory: MemoryPlan) ->
             untiled = steps[id(first)]
             assert isinstance(untiled, NestSchedule)
             steps[id(first)] = replace(untiled, no_blocks=found)
-    return Schedule(steps)
+    return replace(schedule, steps=steps)
 
 
 def _unfit_memory(memory: MemoryPlan, step: ControlStep, nests: list[NestStep]) -> Refusal | None:

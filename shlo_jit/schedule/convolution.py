@@ -73,6 +73,10 @@ class ConvolutionSchedule(WithEpilogue, PanelsSchedule):
         return conv_symbol(g.types, form_of(g, self.description), self.tests_kernel)
 
     @property
+    def is_tasks(self) -> bool:
+        return not self.decisions.is_alone and (self.epilogue is None or not self.epilogue.is_late)
+
+    @property
     def kernel_notes(self) -> list[Note]:
         """Decisions about the kernel itself, without tasks and epilogue."""
         return [*_notes(self)]

@@ -32,6 +32,12 @@ class KernelSchedule:
         return []
 
     @property
+    def is_tasks(self) -> bool:
+        """Whether the step is one set of tasks, with nothing but short work of the caller before and after. Only such a
+        step can run in a parallel region with others (see `regions.py`)."""
+        return False
+
+    @property
     def stage_schedules(self) -> Sequence[KernelSchedule | None]:
         """For each stage of the step, its schedule if that is moves which a caller may give."""
         return ()

@@ -115,6 +115,10 @@ class LineTilesSchedule(KernelSchedule):
         return self.division.moves
 
     @property
+    def is_tasks(self) -> bool:
+        return True
+
+    @property
     def stage_schedules(self) -> Sequence[KernelSchedule | None]:
         return [stage.given_part for stage in self.stages]
 

@@ -124,6 +124,10 @@ class NestSchedule(KernelSchedule):
     def notes(self) -> list[Note]:
         return nest_notes(self)
 
+    @property
+    def is_tasks(self) -> bool:
+        return self.nest.interchange is None and self.nest.overwrites is None
+
     def streaming_where(self, allowed: Allowed) -> NestSchedule:
         streams = tuple(target for target in self.streams if allowed(self.nest, target))
         if len(streams) == len(self.streams):

@@ -74,6 +74,10 @@ class InPanelsSchedule(WithEpilogue):
         return gemm_symbol(self.types, GemmStrategy.TILES, self.form)
 
     @property
+    def is_tasks(self) -> bool:
+        return not self.is_serial and (self.epilogue is None or not self.epilogue.is_late)
+
+    @property
     def notes(self) -> list[Note]:
         after = self.epilogue.notes if self.epilogue else [self.written.note] if self.written else []
         inner = [Note(f"  {n.what}", n.value, n.why) for n in self.producer.notes]

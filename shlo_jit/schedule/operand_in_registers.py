@@ -251,6 +251,10 @@ class InRegistersSchedule(WithEpilogue):
         return [v for v in self.free if self.free[v] < self.free[self.cut]]
 
     @property
+    def is_tasks(self) -> bool:
+        return self.parts == 1 and (self.epilogue is None or not self.epilogue.is_late)
+
+    @property
     def notes(self) -> list[Note]:
         m = "outputs" if self.are_outputs else "terms"
         why = Reason("operand-contiguous", f"the arrays that the operand is computed from are contiguous along its {m}")

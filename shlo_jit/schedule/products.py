@@ -99,6 +99,11 @@ class ProductSchedule(WithEpilogue, PanelsSchedule):
         return gemm_symbol(self.types, self.way, Form.USUAL if self.given is None else Form.GIVEN)
 
     @property
+    def is_tasks(self) -> bool:
+        one_call = self.ranged is None and not self.looped and not self.decisions.is_alone
+        return one_call and (self.epilogue is None or not self.epilogue.is_late)
+
+    @property
     def kernel_notes(self) -> list[Note]:
         """Decisions about the product itself, without an epilogue."""
         r = self.result
@@ -232,8 +237,8 @@ def _first_block(plan: GemmPlan, m: int, n: int, k: int, kc: int | None) -> int:
 
 
 def _scratch(p: Product, d: Decisions, types: GemmTypes) -> Scratch:
-    """Scratch memory for packing; none for skinny products, which pack nothing."""
-    if d.leaf is GemmStrategy.FEW:
+    """Scratch memory for packing; none for products of few rows or with a vector, which pack nothing."""
+    if d.leaf in (GemmStrategy.FEW, GemmStrategy.VECTORS):
         return Scratch()
     given, s, packed = d.blocking, p.shape(d.panels), bool(d.panels)
     if given is not None and d.is_given:

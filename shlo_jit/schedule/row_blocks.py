@@ -96,6 +96,10 @@ class RowBlocksSchedule(KernelSchedule):
         return self.division.moves(self.step.rows)
 
     @property
+    def is_tasks(self) -> bool:
+        return self.division.parts == 1 or not self.step.sums
+
+    @property
     def stage_schedules(self) -> Sequence[KernelSchedule | None]:
         return [s.schedule if isinstance(s, RowNest) else None for s in self.stages]
 

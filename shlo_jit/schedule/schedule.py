@@ -12,6 +12,7 @@ from importlib import import_module
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import (
+    ControlStep,
     LineTilesStep,
     NestStep,
     OpStep,
@@ -31,7 +32,9 @@ from shlo_jit.schedule.loop_panels import loops_of
 from shlo_jit.schedule.moves import IllegalMove
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.panels import PanelsSchedule
+from shlo_jit.schedule.regions import NO_REGIONS, Regions, find_regions
 from shlo_jit.schedule.scratch import ScratchBytes
+from shlo_jit.schedule.temporal_tiling import Tiling, tile_loop
 from shlo_jit.schedule.weight_prefetch import link
 from shlo_jit.sizes import NotSymbolic, Size
 
@@ -72,6 +75,8 @@ class Schedule:
 
     steps: dict[int, KernelSchedule]
     """Schedules by id() of the step."""
+    regions: Regions = NO_REGIONS
+    """The steps that share parallel regions."""
 
     def __getitem__(self, step: Step) -> KernelSchedule:
         return self.steps[id(step)]
@@ -110,7 +115,11 @@ def schedule(plan: PlanBlock, context: Context) -> Schedule:
         steps.update(found)
         for routine in (r for s in found.values() for r in s.routines):
             context.on_routine(routine)
-    return Schedule(steps)
+
+    def is_tiled(step: ControlStep) -> bool:
+        return isinstance(tile_loop(step, steps), Tiling)
+
+    return Schedule(steps, find_regions(plan, steps, is_tiled))
 
 
 def _matrices(plan: PlanBlock) -> int:

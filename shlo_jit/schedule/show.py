@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from shlo_jit.fuse.plan import PlanBlock, Step, all_steps, labels_of
 from shlo_jit.fuse.value_names import Names
 from shlo_jit.kernels.target import Target
+from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.kernel import HasMoves, KernelSchedule
 from shlo_jit.schedule.moves import to_json
 from shlo_jit.schedule.schedule import Schedule, schedules_with_moves
@@ -17,7 +18,7 @@ def show_schedule(plan: PlanBlock, schedule: Schedule, target: Target, names: Na
     """Returns the schedule of a plan as text, with steps numbered as in the plan."""
     lines, labels = [_machine(target)], labels_of(plan)
     for step in all_steps(plan):
-        lines += _step(step, labels[id(step)], schedule[step], names)
+        lines += _step(step, labels[id(step)], schedule[step], names, schedule.regions.note(step, labels))
     return "\n".join(lines)
 
 
@@ -43,11 +44,11 @@ def _machine(target: Target) -> str:
     return f"for {target.cpu}: {', '.join([registers, *extras])}"
 
 
-def _step(step: Step, label: str, found: KernelSchedule, names: Names) -> list[str]:
+def _step(step: Step, label: str, found: KernelSchedule, names: Names, shared: Sequence[Note]) -> list[str]:
     pad = "    " * (label.count(".") // 2)
     writes = ", ".join(names(v) for v in step.writes)
     lines = [f"{pad}{label:>3} {step.title:<10} {writes}".rstrip()]
-    lines += [f"{pad}      {note}" for note in found.notes]
+    lines += [f"{pad}      {note}" for note in (*found.notes, *shared)]
     if any(found.scratch.bytes):
         s = found.scratch
         lines.append(f"{pad}      {'scratch':<15} {s.fixed:,} bytes and {s.per_thread:,} per thread")

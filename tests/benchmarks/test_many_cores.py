@@ -13,6 +13,7 @@ import pytest
 
 from benchmarks import many_cores
 from benchmarks.schedule_model import FREE, Costs, Job, Memory, Segment, Serial, simulate, slowdown, work_of
+from benchmarks.task_times import with_regions
 
 ONE = Memory("one", of_thread=1.0, of_node=4.0)
 
@@ -86,6 +87,19 @@ def test_losses_and_work_add_up_to_the_time() -> None:
         assert sum(lost.total for lost in found.by_step.values()) == pytest.approx(found.losses.total)
 
 
+# ---------------------------------------------------------------------- regions
+def test_tasks_of_steps_that_run_together_are_one_job() -> None:
+    a, b, c = (Job(f"{i} dot_general", np.full(i, 1.0)) for i in (1, 2, 3))
+    packing, between = Job("2 dot_general", np.full(5, 1.0)), Serial("between steps", 0.1)
+    found = with_regions([a, between, packing, b, between, c, a], [{"1", "2"}])
+    together = Job("1 dot_general + 2 dot_general", np.full(3, 1.0))
+    wanted = [between, packing, together, between, c, a]
+    assert [(type(s), s.step, np.size(s.seconds)) for s in found] == [
+        (type(s), s.step, np.size(s.seconds)) for s in wanted
+    ]
+    assert simulate(found, 4).seconds < simulate([a, between, packing, b, between, c, a], 4).seconds
+
+
 # ---------------------------------------------------------------------- memory
 def test_tasks_that_share_memory_take_longer() -> None:
     bound = job(1, 1, 1, 1, 1, 1, 1, 1, nbytes=8.0)  # a byte per second each
@@ -107,7 +121,7 @@ def test_memory_of_several_nodes() -> None:
 # ---------------------------------------------------------------------- files and tables
 def recording() -> many_cores.Recording:
     program: list[Segment] = [Serial("0 loop", 1e-5), Job("1 dot_general", np.full(256, 1e-4), 1e6)]
-    programs = dict.fromkeys(many_cores.THREADS, program)
+    programs: dict[int, list[Segment]] = {n: program for n in many_cores.THREADS}
     return many_cores.Recording("dot f32 512", programs, {1: 0.0256, 2: 0.0129}, Costs(), ONE)
 
 

@@ -133,7 +133,7 @@ def as_wanted(w: np.ndarray, table: np.ndarray, types: GemmTypes, target: Target
 
 
 def routine_of(types: GemmTypes, target: Target, form: Form) -> Any:
-    return load(conv_routine(types, target, form), target).function(conv_symbol(types, form), "ppppppppii")
+    return load(conv_routine(types, target, form), target).function(conv_symbol(types, form), "ppppppppipi")
 
 
 def run(
@@ -202,6 +202,7 @@ def run(
         None,
         None,
         0,
+        None,
         threads,
     )
     assert (scratch[size:] == guarded.UNWRITTEN).all(), "wrote beyond conv_scratch_bytes"

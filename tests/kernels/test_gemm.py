@@ -57,7 +57,7 @@ NUMPY = {
 }
 TOLERANCE = {"f32": 3e-6, "f64": 1e-14, "complex<f32>": 3e-6, "complex<f64>": 1e-14}
 EPILOGUE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, *[ctypes.c_int64] * 5)
-SIGNATURE = "piiipiiiipiiiiiiippppii"
+SIGNATURE = "piiipiiiipiiiiiiippppipi"
 
 CASES = [
     ("f32", "f32", "f32"),
@@ -158,7 +158,7 @@ def product(
         left, right = a[:, :, k0:], b if prepacked else b[:, k0:]
         f(
             *(left.ctypes.data, ar, ac, ab, right.ctypes.data, br, bc, bb, int(prepacked), c.ctypes.data, cr, cb),
-            *(batch, m, n, k1 - k0, k0, scratch.ctypes.data, pointer if k1 == k else None, None, None, 0, threads),
+            *(batch, m, n, k1 - k0, k0, scratch.ctypes.data, pointer if k1 == k else None, None, None, 0, None, threads),
             *arguments,
         )
     assert (scratch[size:] == guarded.UNWRITTEN).all(), "wrote beyond scratch_bytes"

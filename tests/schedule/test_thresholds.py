@@ -38,6 +38,7 @@ NO_THRESHOLDS = {
     "kernels/gemm/many_threads.py": {"MOST_HALVINGS"},
     "kernels/gemm/policy.py": {"SKINNY_PANELS", "SKINNY_TILE", "IN_PLACE", "PAIR_PANELS", "PREPACKED", "PRIVATE", "SHARED"},
     "kernels/sort.py": {"INDEX_BITS", "SLACK"},
+    "kernels/threads/jobs.py": {"FRAME", "FRAME_WORDS", "JOB_BYTES", "ROOM", "TASK", "TASKS"},
     "kernels/threads/state.py": {"CHECK", "EPOCH", "FRAME", "HANDLES", "LEFT", "LOCK", "MAX_WORKERS", "PID", "PLACES",
                                  "QUIT", "READY", "REMAINING", "RESERVED", "SLEEPERS", "STARTED", "STARTING", "STATE_BYTES", "TAKEN",
                                  "TASK", "TASKS", "WAITING", "WAITING_BYTES"},

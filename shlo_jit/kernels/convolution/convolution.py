@@ -52,13 +52,14 @@ from shlo_jit.kernels.convolution.multiply_tasks import (
 )
 from shlo_jit.kernels.convolution.padding_terms import ODD_KERNEL, PaddingTerms, find_nonfinite_kernel
 from shlo_jit.kernels.convolution.planes import emit_planes_task
-from shlo_jit.kernels.convolution.shape import conv_plan
+from shlo_jit.kernels.convolution.shape import FIELDS, conv_plan
 from shlo_jit.kernels.gemm.gemm import stripe_routine, tile_routine
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.precision import GemmTypes
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.threads import jobs
 
 CONV_PARAMS = (
     ("ptr", "table"),
@@ -70,6 +71,7 @@ CONV_PARAMS = (
     ("ptr", "frame"),
     ("ptr", "following"),
     ("i64", "following_bytes"),
+    ("ptr", "job"),
     ("i64", "threads"),
 )
 """Parameters of the routine. `table` is `conv_table(...)` as i64; `scratch` has `conv_scratch_bytes(...)` bytes.
@@ -148,7 +150,9 @@ def _build(types: GemmTypes, form: Form, tests_kernel: bool, module: ModuleText,
     main = _task_of(v)(module, types, target, *sizes, **terms)
     symbol = conv_symbol(types, form, tests_kernel)
     b = module.function(symbol, CONV_PARAMS, linkage="", attributes=attributes(target))
-    frame = b.alloca("i64", len(FRAME) + tests_kernel)
+    *_, job, threads = b.params
+    words = len(FRAME) + tests_kernel
+    frame = jobs.frame_memory(b, job, words + len(FIELDS))
     for i, value in enumerate(b.params[: len(FRAME)]):
         b.store(value, b.offset(frame, 8 * i), align=8)
     g = Arguments(b, frame)
@@ -156,16 +160,16 @@ def _build(types: GemmTypes, form: Form, tests_kernel: bool, module: ModuleText,
         b.store(find_nonfinite_kernel(module, types, target, b, g), b.offset(frame, 8 * ODD_KERNEL), align=8)
     work = b.mul(b.mul(b.mul(g.get("rows"), g.get("groups")), b.mul(g.get("co"), g.get("ci"))), _window_size(b, g))
     if v.rows == "pixels" and v.leaf == "tiles":
-        divide_tasks(b, conv_plan(types, target), frame, b.params[-1], work, gathers=v.gathers)
+        divide_tasks(b, conv_plan(types, target), frame, b.offset(frame, 8 * words), threads, work, gathers=v.gathers)
         g = Arguments(b, frame)
     for task in copy_symbols(types):
         module.declare(task, "void", [type for type, _ in TASK_PARAMS])
     copy, weights = copy_symbols(types)
     copy = copy_lines_symbol(types) if v.rows == "features" else copy
-    tasks = zip(("copy_tasks", "weight_tasks", "main_tasks"), (copy, weights, main), strict=True)
     is_small = b.icmp("sle", work, form.serial)
-    for count, task in tasks:
-        _parallel(b, V("ptr", f"@{task}"), frame, g.get(count), b.params[-1], is_small)
+    for count, task, record in (("copy_tasks", copy, jobs.NULL), ("weight_tasks", weights, jobs.NULL),
+                                ("main_tasks", main, job)):  # fmt: skip
+        _parallel(b, V("ptr", f"@{task}"), frame, g.get(count), record, threads, is_small)
     b.ret()
 
 
@@ -174,9 +178,10 @@ def _window_size(b: Builder, g: Arguments) -> V:
     return b.mul(b.mul(kd, kh), kw)
 
 
-def _parallel(b: Builder, task: V, frame: V, tasks: V, threads: V, is_small: V) -> None:
-    """Runs little work or a single task on the caller, without waking a thread. Other tasks go through the pool even
-    with one thread, since the pool can stop them when the program is interrupted."""
+def _parallel(b: Builder, task: V, frame: V, tasks: V, job: V, threads: V, is_small: V) -> None:
+    """Runs the tasks, or describes them if there is a record. Runs little work or a single task on the caller, without
+    waking a thread. Other tasks go through the pool even with one thread, since the pool can stop them when the program
+    is interrupted."""
 
     def here() -> list[V]:
         with b.loop(0, tasks, hint="task") as i:
@@ -184,7 +189,8 @@ def _parallel(b: Builder, task: V, frame: V, tasks: V, threads: V, is_small: V) 
         return []
 
     def spread() -> list[V]:
-        b.call("void", "shlo_parallel", [task, frame, tasks, threads])
+        jobs.spread(b, job, task, frame, tasks, threads)
         return []
 
-    b.if_else(b.or_(is_small, b.icmp("sle", tasks, 1)), here, spread)
+    alone = b.or_(is_small, b.icmp("sle", tasks, 1))
+    b.if_else(b.and_(alone, b.not_(jobs.is_wanted(b, job))), here, spread)

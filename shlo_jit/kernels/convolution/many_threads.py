@@ -11,9 +11,10 @@ from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.llvm_values import V, i64
 
 
-def divide_tasks(b: Builder, plan: GemmPlan, frame: V, threads: V, work: V, *, gathers: bool) -> None:
+def divide_tasks(b: Builder, plan: GemmPlan, frame: V, copy: V, threads: V, work: V, *, gathers: bool) -> None:
     """Makes the frame of a convolution whose rows are pixels refer to a copy of its table, with smaller tasks, if there
-    are fewer than TASKS_OF_THREAD for each of more than MANY_THREADS threads. `work`: the multiply-adds of all tasks.
+    are fewer than TASKS_OF_THREAD for each of more than MANY_THREADS threads. `copy`: memory for it, as long as the
+    frame's. `work`: the multiply-adds of all tasks.
 
     Columns are divided first, as all tasks of some pixels read the same pixels. Gathered pixels are divided first,
     because tasks with other columns gather them again."""
@@ -21,7 +22,6 @@ def divide_tasks(b: Builder, plan: GemmPlan, frame: V, threads: V, work: V, *, g
     tasks, wanted = g.get("main_tasks"), b.mul(threads, tuning.TASKS_OF_THREAD)
     most = b.udiv(work, b.mul(b.max_(tasks, 1), tuning.LEAST_TASK_OF_MANY))
     parts = b.min_(ceil_div(b, wanted, b.max_(tasks, 1)), most)
-    copy = b.alloca("i64", len(FIELDS))
     with b.if_(b.and_(b.icmp("sgt", threads, tuning.MANY_THREADS), b.icmp("sgt", parts, 1))):
         b.memcpy(copy, g.table, i64(8 * len(FIELDS)))
         columns, rows = _Columns(b, plan, g), _Rows(b, plan, g, gathers)

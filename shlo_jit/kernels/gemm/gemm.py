@@ -40,6 +40,7 @@ from shlo_jit.kernels.gemm.vector import emit_takes_vectors, emit_vector_entry, 
 from shlo_jit.kernels.llvm_values import V, const, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.threads import jobs
 
 __all__ = ["GEMM_PARAMS", "GemmStrategy", "GemmTypes", "gemm_routine", "gemm_symbol", "scratch_bytes", "tile_routine"]
 
@@ -66,6 +67,7 @@ GEMM_PARAMS = (
     ("ptr", "frame"),
     ("ptr", "following"),
     ("i64", "following_bytes"),
+    ("ptr", "job"),
     ("i64", "threads"),
 )
 """Parameters of the routine. Strides are in elements, of any size and sign, 0 broadcasts; C's columns are adjacent.
@@ -78,6 +80,8 @@ parts, a call for each. Prepacked operands may not.
 
 `following` is the address of data that is read after this product, `following_bytes` its size. If B is prepacked, the
 data is prefetched beside the last tiles.
+
+`job` is null, or the record of `threads/jobs.py` in which the routine describes its last tasks instead of running them.
 
 `scratch` has `scratch_bytes(...)` bytes aligned to 64, or `given_scratch_bytes(...)` if decisions are given. `epilogue`
 is null or `void (ptr frame, i64 batch, i64 i0, i64 i1, i64 j0, i64 j1)`, called once for every rectangle of C when it
@@ -167,7 +171,7 @@ def _build_vectors(types: GemmTypes, module: ModuleText, target: Target) -> None
         gemm_symbol(types, GemmStrategy.VECTORS), GEMM_PARAMS, linkage="", attributes=attributes(target)
     )
     s = _Shape(b, plan)
-    emit_vector_entry(b, plan, _frame(b, s), tasks, s.threads)
+    emit_vector_entry(b, plan, _frame(b, s), tasks, s.job, s.threads)
     b.ret()
 
 
@@ -178,7 +182,7 @@ def _build_few(types: GemmTypes, form: Form, module: ModuleText, target: Target)
     s = _Shape(b, plan)
     f = _frame(b, s)
     _count_from_k0(b, s, f)
-    emit_skinny_entry(b, plan, f, task, s.extents, s.threads, s.given)
+    emit_skinny_entry(b, plan, f, task, s.extents, s.job, s.threads, s.given)
     b.ret()
 
 
@@ -206,7 +210,7 @@ def _build_any(types: GemmTypes, module: ModuleText, target: Target) -> None:
 
 def _frame(b: Builder, s: _Shape) -> Frame:
     """Returns a frame that holds the arguments."""
-    f = Frame(b, b.alloca("i64", len(FIELDS)))
+    f = Frame(b, jobs.frame_memory(b, s.job, len(FIELDS)))
     f.set(a=s.a, a_rs=s.a_rs, a_cs=s.a_cs, a_bs=s.a_bs, b=s.b, b_rs=s.b_rs, b_cs=s.b_cs, b_bs=s.b_bs)
     f.set(c=s.c, c_rs=s.c_rs, c_bs=s.c_bs, batch=s.batch, m=s.m, n=s.n, k=s.k, k0=s.k0, k1=s.k, batch0=0)
     f.set(epilogue=s.epilogue, frame=s.frame)
@@ -228,7 +232,7 @@ class _Shape:
         self.scratch, self.epilogue, self.frame, self.threads = (
             p[x] for x in ("scratch", "epilogue", "frame", "threads")
         )
-        self.following, self.following_bytes = p["following"], p["following_bytes"]
+        self.following, self.following_bytes, self.job = p["following"], p["following_bytes"], p["job"]
         self.given = Blocking(**{x: p[x] for x in Blocking._fields}) if Blocking._fields[0] in p else None
         """The caller's decisions, if this form of the routine takes them."""
 
@@ -272,13 +276,14 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
         f.set(pack_b=for_b, pack_panels_b=panels_b, pack_panels_a=panels_a)
         with b.loop(0, s.batch, hint="batch") as at, b.loop(s.k0, b.max_(stop, 1), each, "phase") as kb:
             f.set(batch0=at, k0=kb, k1=b.min_(b.add(kb, each), stop))
-            _parallel(b, pack_at, f, pack_tasks, s.threads)
-            _parallel(b, task_at, f, tasks, s.threads)
+            b.call("void", "shlo_parallel", [pack_at, f.pointer, pack_tasks, s.threads])
+            is_last = b.and_(b.icmp("eq", at, b.sub(s.batch, 1)), b.icmp("sge", b.add(kb, each), stop))
+            jobs.spread(b, b.select(is_last, s.job, jobs.NULL), task_at, f.pointer, tasks, s.threads)
         return []
 
     def once() -> list[V]:
         small = policy.is_serial(numbers, extents, product) if s.given is None else const("i1", False)
-        serial = b.or_(small, b.icmp("eq", tasks, 1))
+        serial = b.and_(b.or_(small, b.icmp("eq", tasks, 1)), b.not_(jobs.is_wanted(b, s.job)))
 
         def here() -> list[V]:
             with b.loop(0, tasks, hint="task") as i:
@@ -286,7 +291,7 @@ def emit_entry(module: ModuleText, plan: GemmPlan, target: Target, task: str, pa
             return []
 
         def spread() -> list[V]:
-            _parallel(b, task_at, f, tasks, s.threads)
+            jobs.spread(b, s.job, task_at, f.pointer, tasks, s.threads)
             return []
 
         b.if_else(serial, here, spread)
@@ -337,10 +342,6 @@ def _count_from_k0(b: Builder, s: _Shape, f: Frame) -> V:
     f.set(a=b.offset(s.a, b.mul(s.k0, b.sub(0, s.a_cs))), b=b.offset(s.b, b.mul(s.k0, b.sub(0, s.b_rs))))
     f.set(k=stop, k1=stop)
     return stop
-
-
-def _parallel(b: Builder, task: V, f: Frame, tasks: V, threads: V) -> None:
-    b.call("void", "shlo_parallel", [task, f.pointer, tasks, threads])
 
 
 def _lay_out(b: Builder, plan: GemmPlan, s: _Shape, f: Frame, each: V, shared: V, far: V, form: Form) -> None:

@@ -24,6 +24,7 @@ from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.gemm.staged_numbers import Registers
 from shlo_jit.kernels.llvm_values import V, const, i64
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.threads import jobs
 
 
 def emit_skinny_task(module: ModuleText, plan: GemmPlan, target: Target, symbol: str) -> str:
@@ -106,9 +107,10 @@ class _Rows:
 
 
 def emit_skinny_entry(
-    b: Builder, plan: GemmPlan, f: Frame, task: str, s: Extents, threads: V, given: Blocking | None
+    b: Builder, plan: GemmPlan, f: Frame, task: str, s: Extents, job: V, threads: V, given: Blocking | None
 ) -> None:
-    """Emits the calls of the tasks. The frame holds the arguments. `given`: the caller's decisions."""
+    """Emits the calls of the tasks, or their description in `job`. The frame holds the arguments. `given`: the caller's
+    decisions."""
     numbers = Registers(b)
     nc = policy.skinny_columns(numbers, plan, s) if given is None else given.nc
     chunks = ceil_div(b, s.n, nc)
@@ -122,9 +124,10 @@ def emit_skinny_entry(
         return []
 
     def spread() -> list[V]:
-        b.call("void", "shlo_parallel", [at, f.pointer, tasks, threads])
+        jobs.spread(b, job, at, f.pointer, tasks, threads)
         return []
 
     product = b.mul(b.mul(s.m, s.n), s.k)
     small = policy.is_serial(numbers, s, product) if given is None else const("i1", False)
-    b.if_else(b.or_(small, b.icmp("eq", tasks, 1)), here, spread)
+    alone = b.and_(b.or_(small, b.icmp("eq", tasks, 1)), b.not_(jobs.is_wanted(b, job)))
+    b.if_else(alone, here, spread)

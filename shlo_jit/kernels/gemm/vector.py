@@ -21,6 +21,7 @@ from shlo_jit.kernels.gemm.precision import GemmPlan, itemsize, storage
 from shlo_jit.kernels.gemm.staged_numbers import Registers
 from shlo_jit.kernels.llvm_values import V, const, i64, vector
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.threads import jobs
 
 STEPS = 8
 """Steps of k, or rows, computed together."""
@@ -219,8 +220,9 @@ def emit_takes_vectors(b: Builder, plan: GemmPlan, f: Frame) -> V:
     return b.and_(_Picked(b, plan, f).fits, b.icmp("sgt", b.mul(b.mul(batch, m), n), 0))
 
 
-def emit_vector_entry(b: Builder, plan: GemmPlan, f: Frame, tasks: tuple[str, str], threads: V) -> None:
-    """Emits the calls of the tasks. The frame holds the general fields and is rewritten for the tasks."""
+def emit_vector_entry(b: Builder, plan: GemmPlan, f: Frame, tasks: tuple[str, str], job: V, threads: V) -> None:
+    """Emits the calls of the tasks, or their description in `job`. The frame holds the general fields and is rewritten
+    for the tasks."""
     v = _Picked(b, plan, f)
     k = f.get("k")
     matrix, x = v.pick("b", "a", "ptr"), v.pick("a", "b", "ptr")
@@ -251,7 +253,8 @@ def emit_vector_entry(b: Builder, plan: GemmPlan, f: Frame, tasks: tuple[str, st
         return []
 
     def spread() -> list[V]:
-        b.call("void", "shlo_parallel", [task, f.pointer, tasks_, threads])
+        jobs.spread(b, job, task, f.pointer, tasks_, threads)
         return []
 
-    b.if_else(policy.is_serial_matrix(Registers(b), v.outputs, k, batch), here, spread)
+    alone = policy.is_serial_matrix(Registers(b), v.outputs, k, batch)
+    b.if_else(b.and_(alone, b.not_(jobs.is_wanted(b, job))), here, spread)

@@ -23,7 +23,7 @@ def lower_convolution(low: Services, step: OpStep, schedule: ConvolutionSchedule
     x, y = operand_address(low, viewed, 0, op.operands[0]), low.pointer(op.result)
     panels = schedule.prepacked
     w = operand_address(low, viewed, 1, op.operands[1]) if panels is None else low.constant_array(panels)
-    args = [table, x, w, y, work, epilogue, frame, *low.region(schedule.prefetched)]
+    args = [table, x, w, y, work, epilogue, frame, *low.region(schedule.prefetched), low.taken_job()]
     args.append(i64(1) if schedule.decisions.is_alone else low.thread_count)
     b.call("void", schedule.symbol, args)
     if schedule.epilogue is not None and schedule.epilogue.is_late:

@@ -37,7 +37,7 @@ def lower_product(low: Services, step: OpStep, schedule: ProductSchedule, work: 
         args = [
             left, *(i64(x) for x in s.strides[:3]), right, *(i64(x) for x in s.strides[3:]),
             i64(int(s.has_panels)), out, i64(r.row), i64(r.matrix), i64(r.batch), i64(r.m), i64(r.n),
-            i64(s.k), i64(0), work, epilogue, frame, *low.region(s.prefetched),
+            i64(s.k), i64(0), work, epilogue, frame, *low.region(s.prefetched), low.taken_job(),
             i64(1) if s.decisions.is_alone else low.thread_count, *map(i64, s.given or ()),
         ]  # fmt: skip
         b.call("void", s.symbol, args)
@@ -96,7 +96,7 @@ def lower_in_range(low: Services, step: OpStep, s: ProductSchedule, ranged: InRa
     zero, one = i64(0), i64(1)
     args = [left, i64(strides.a_rs), i64(strides.a_cs), zero, right, i64(strides.b_rs), i64(strides.b_cs), zero, zero]
     args += [out, i64(r.row), zero, one, i64(r.m), n, k, zero, worker_fields(b, s.scratch, scratch, worker)["work"]]
-    b.call("void", s.symbol, [*args, NULL, NULL, NULL, zero, one])
+    b.call("void", s.symbol, [*args, NULL, NULL, NULL, zero, NULL, one])
     b.ret()
     low.parallel(low.share("product_in_range", name), pointers, r.batch)
 

@@ -169,5 +169,5 @@ class _Task:
         a, right, c = at
         args = [a, i64(s.a[0]), i64(s.a[1]), zero, right, i64(s.b[0]), i64(s.b[1]), zero, zero, c, i64(s.c), zero]
         # C holds the sums so far: those of a term before the first, as the routine sees it
-        args += [one, *extents, one, self.fields["work"], NULL, NULL, NULL, zero, one]
+        args += [one, *extents, one, self.fields["work"], NULL, NULL, NULL, zero, NULL, one]
         self.b.call("void", gemm_symbol(s.types, way), args)

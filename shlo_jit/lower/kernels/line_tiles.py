@@ -265,7 +265,7 @@ class _Convolution(_Kernel):
         shift = self.table.set(start, b.sub(end, start))
         image = b.offset(task.at[x], b.mul(task.image, x.tensor.nbytes // x.tensor.extents[0]))
         args = [self.table.pointer, b.offset(image, shift), self.weights, self.lines_at(task, self.op.result, line)]
-        b.call("void", self.how.symbol, [*args, task.work, *self.reported(task, line), NULL, i64(0), i64(1)])
+        b.call("void", self.how.symbol, [*args, task.work, *self.reported(task, line), NULL, i64(0), NULL, i64(1)])
 
 
 class _Product(_Kernel):
@@ -295,7 +295,7 @@ class _Product(_Kernel):
         b.call(
             "void",
             gemm_symbol(s.types, s.way),
-            [*left, *right, *sizes, task.work, *self.reported(task, line), NULL, zero, one],
+            [*left, *right, *sizes, task.work, *self.reported(task, line), NULL, zero, NULL, one],
         )
 
 

@@ -35,7 +35,7 @@ def lower_in_panels(low: Services, step: ComputedOperandStep, s: InPanelsSchedul
     args = [
         left, *(i64(x) for x in strides[:3]), right, *(i64(x) for x in strides[3:]), i64(0),
         out, i64(r.row), i64(r.matrix), i64(r.batch), i64(r.m), i64(r.n), i64(s.layout.k), i64(0),
-        work, epilogue, frame, NULL, i64(0), i64(1) if s.is_serial else low.thread_count,
+        work, epilogue, frame, NULL, i64(0), low.taken_job(), i64(1) if s.is_serial else low.thread_count,
         *(i64(int(x)) for x in s.blocking), compute, computing, *map(i64, box),
     ]  # fmt: skip
     b.call("void", s.symbol, args)

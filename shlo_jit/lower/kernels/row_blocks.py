@@ -355,7 +355,7 @@ class RowsWriter:
         c = b.offset(c, part.n0 * itemsize(p.types.acc))
         args = [a, *(i64(x) for x in strides), zero, right, i64(part.row), i64(part.column), zero]
         sizes = [one, m, *((i64(part.n), i64(part.k)) if extents is None else extents), i64(part.k0)]
-        args += [i64(int(is_prepacked)), c, i64(c_stride), zero, *sizes, work, NULL, NULL, NULL, zero, one]
+        args += [i64(int(is_prepacked)), c, i64(c_stride), zero, *sizes, work, NULL, NULL, NULL, zero, NULL, one]
         b.call("void", gemm_symbol(p.types, GemmStrategy.TILES if is_prepacked else p.way), args)
 
     def by_block(

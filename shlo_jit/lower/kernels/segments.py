@@ -49,6 +49,6 @@ def _call(low: Services, s: PiecesSchedule, pointers: list[V], work: V) -> None:
         right = [matrix, *(i64(x) for x in (part.row, part.column, b_bs)), i64(0)]
         result = [b.offset(out, part.n0 * size_c), i64(s.n), i64(s.m * s.n)]
         sizes = [i64(x) for x in (s.batch, s.m, part.n, part.k, part.k0)]
-        nothing = [NULL, NULL, NULL, i64(0)]
+        nothing = [NULL, NULL, NULL, i64(0), NULL]
         args = [left, *(i64(x) for x in s.a_strides), *right, *result, *sizes, work, *nothing, low.thread_count]
         b.call("void", gemm_symbol(s.types, s.way), args)

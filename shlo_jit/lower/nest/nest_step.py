@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from shlo_jit.fuse.plan import NestStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.llvm_values import V, i64
@@ -23,7 +25,8 @@ def lower_nest(low: Services, step: NestStep, schedule: NestSchedule) -> None:
     if schedule.split is not None:
         name = low.new_name(hint)
         writer.write_finish(low.module, name, buffers)
-        low.b.call("void", low.share(hint, name), [*pointers, i64(0), i64(1)], declare=False)
+        finish = partial(low.b.call, "void", low.share(hint, name), [*pointers, i64(0), i64(1)], declare=False)
+        low.after_tasks(finish)
 
 
 def nest_kernel(
