@@ -2,8 +2,8 @@
 
 Needs: inlined functions. Guarantees: every block has its own copy of each splat constant and each iota that it uses. No
 dead op without effect remains. A tensor without elements is a constant, so index maps and kernels never have to compute
-one. Only ops that are exact by their record are folded, so the result has the bits it would have at run time. The result has
-at most FOLD_ELEMENTS elements, or any number if the op prepares weights and they do not grow (`weights.py`).
+one. Only ops that are exact by their record are folded, so the result has the bits it would have at run time. The
+result has at most FOLD_ELEMENTS elements, or any number if the op prepares weights and they do not grow (`weights.py`).
 
     multiply(%x, 2.0 * 0.5), negate(%x), negate(%x)   ->   %x, negate(%x)
 """

@@ -60,13 +60,12 @@ def scalar_table(nest: Nest, space: Space, target: Target) -> ScalarTable | None
 def changing_scalars(nest: Nest) -> set[Key]:
     """Returns the values that are the same for all elements, and change from iteration to iteration."""
     same = {key for key in nest.loads if not ix.variables(key[1])}
+    constants = {key for key, node in nest.nodes.items() if node.op.name == "stablehlo.constant"}
+    same |= constants
     for key, node in reversed(nest.nodes.items()):
         is_computed = bool(node.operands) and node.op.name not in CHOICES
         if not ix.variables(key[1]) or (is_computed and all(o in same for o in node.operands)):
             same.add(key)
-        elif node.op.name == "stablehlo.constant":
-            same.add(key)
-    constants = {key for key in same if key in nest.nodes and nest.nodes[key].op.name == "stablehlo.constant"}
     return same - unchanged(nest) - constants
 
 

@@ -327,6 +327,32 @@ def test_any_batch() -> None:
             assert got.tobytes() == want.tobytes()
 
 
+def test_any_batch_with_expensive_scalars() -> None:
+    f = "tensor<?x5xi32>"
+    chain = "\n".join(f"%t{k + 1} = stablehlo.remainder %t{k}, %d : tensor<i32>" for k in range(3))
+    text = loop(
+        f"%x: {f}, %d: tensor<i32>",
+        "%a = %x, %t = %d",
+        f"{f}, tensor<i32>",
+        f"""%t0 = stablehlo.add %t, %i : tensor<i32>
+        {chain}
+        %ts = stablehlo.dynamic_broadcast_in_dim %t3, %shape, dims = [] : (tensor<i32>, tensor<2xindex>) -> {f}
+        %a2 = stablehlo.add %a, %ts : {f}""",
+        "%a2, %t3",
+        wide=f"%shape = shape.shape_of %x : {f} -> tensor<2xindex>",
+    )
+    exe = shlo_jit.compile(text, dynamic="symbolic", cache=False)
+    assert isinstance(exe, DynamicExecutable)
+    for batch in (2, 3, 700):
+        x = np.random.default_rng(batch).integers(0, 99, (batch, 5)).astype(np.int32)
+        arrays = [np.int32(9), x, np.int32(7)]
+        shapes = [(), x.shape, ()]
+        assert codes(exe.text("schedule", shapes), "scalar table") == ["scalars-of-iterations"]
+        wanted = evaluate(shlo_jit.refine(text, shapes), *arrays)
+        for got, want in zip(outputs(exe(*arrays)), wanted, strict=True):
+            assert got.tobytes() == np.asarray(want).tobytes()
+
+
 def test_the_schedule_states_the_iterations() -> None:
     text = escape("4096")
     schedule = shlo_jit.compile(text, cache=False).text("schedule")

@@ -1,7 +1,7 @@
 """Several iterations of a loop on a tile: its states stay in registers from the first iteration to the last.
 
-Scalars are the same for all vectors of the tile. They are computed once per iteration on each tile, and each tile writes
-the last ones, all the same; or they come from a table that is filled before the first tile (`scalar_table.py`).
+Scalars are the same for all vectors of the tile. They are computed once per iteration on each tile, and each tile
+writes the last ones, all the same. Or they come from a table that is filled before the first tile (`scalar_table.py`).
 Loop-invariant values are computed before the first iteration.
 """
 

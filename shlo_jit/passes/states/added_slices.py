@@ -118,8 +118,8 @@ def _factor(op: Op) -> float | None:
 
 
 def _scaled_part(uses: Uses, op: Op) -> tuple[Value, Op] | None:
-    """Returns the state that an op multiplies or divides, and the op that sets a part of its ones, if nothing else reads
-    these."""
+    """Returns the state that an op multiplies or divides, and the op that sets a part of the ones, which nothing else
+    reads."""
     pairs = (op.operands, op.operands[::-1]) if op.name == MULTIPLY else (op.operands,)
     for state, ones in pairs:
         made = ones.op
