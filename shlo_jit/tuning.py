@@ -633,6 +633,11 @@ ASSUMED_TRIP_COUNT = 32
 """Trip count that is assumed for a loop whose trip count depends on values. Chosen."""
 INTERCHANGE_VECTORS = 8
 """Vectors of a tile, if they fit into the registers: two pipes with a latency of four cycles. Case `mandelbrot`."""
+SCALAR_TABLE_COST = 16
+"""Minimum cost of an iteration's scalars, in additions, for an interchanged loop to compute them once for all tiles. A
+tile then loads what it needs of them. Chosen."""
+SCALAR_TABLE_BYTES = caches.L1 / 2
+"""Bytes of such a table of scalars, which every tile reads. Chosen."""
 TEMPORAL_TILE_LOOP_BYTES = caches.LAST_LEVEL / 2
 """Minimum bytes of a loop's states and operands for temporal tiling: several iterations run on a part of them before
 the next part. Chosen: what a last-level cache keeps for a program; below, nothing is gained or lost. No case moves."""

@@ -25,10 +25,10 @@ def too_expensive_to_recompute(g: Grouping, op: Op, nests: list[Nest]) -> Refusa
     if any(len(n.nodes) > tuning.NEST_OPS for n in nests) and not _is_leaf(g, op):
         return Refusal("loop-full", f"the loop that reads it already has more than {tuning.NEST_OPS} ops")
     visits, size = hint_of(_visits(op.result, nests)), hint_of(op.result.tensor.size)
-    if op.name == "stablehlo.gather" and visits > 2 * size:
+    if op.name == "stablehlo.gather" and (gathered := sum(_computed(op.result, n) for n in nests)) > 2 * size:
         return Refusal(
             "gather-repeated",
-            f"its readers need {visits:,} gathered elements and it has {size:,}: gathering once is cheaper",
+            f"its readers need {gathered:,} gathered elements and it has {size:,}: gathering once is cheaper",
         )
     near = op.name in NEAR and _moves_memory(g, op)
     if price == 0 and (op.name != "stablehlo.pad" or near):
@@ -74,15 +74,23 @@ def _unpacks_constant(op: Op) -> bool:
 
 
 def _repeats(value: Value, nest: Nest) -> int:
-    """Returns how many times a nest would compute each element of the value: in the loops that it depends on and those
-    around them."""
-    order = nest.order() if nest.stores else []
-    most = 0
+    """Returns how many times a nest would compute each element of the value."""
+    return max(_iterations(value, nest)) // max(1, hint_of(value.tensor.size))
+
+
+def _computed(value: Value, nest: Nest) -> int:
+    """Returns the number of elements of the value that a nest would compute."""
+    return sum(_iterations(value, nest))
+
+
+def _iterations(value: Value, nest: Nest) -> list[int]:
+    """Returns how many times a nest would compute the value at each place: in the loops that the place depends on and
+    those around them."""
+    order, found = nest.order() if nest.stores else [], []
     for at in nest.pending[value]:
         inner = max((k for k, v in enumerate(order) if v in variables(at)), default=-1)
-        iterations = math.prod(hint_of(nest.extents[v]) for v in order[: inner + 1])
-        most = max(most, iterations // max(1, hint_of(value.tensor.size)))
-    return most
+        found.append(math.prod(hint_of(nest.extents[v]) for v in order[: inner + 1]))
+    return found
 
 
 def _has_small_sources(g: Grouping, op: Op) -> bool:

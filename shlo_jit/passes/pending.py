@@ -7,7 +7,7 @@ operand that is in no block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,8 +91,10 @@ class PendingRewriter(Rewriter):
 
     def placed(self, value: Value) -> Value:
         """Returns the value, or a constant op for it: a splat is placed in the current block, other constants in the
-        outermost block."""
+        outermost block. An iota of another block is counted again in the current one."""
         dense = self.constants.get(value)
+        if dense is None and value.op is not None and value.op.name == "stablehlo.iota":
+            return self.own_iota(value, value.op)
         if dense is None or value.op is not None:
             return value
         level = -1 if dense.is_splat else 0
@@ -106,3 +108,19 @@ class PendingRewriter(Rewriter):
             found = scope[key] = op.results
             self.constants[op.result] = dense
         return found[0]
+
+    def own_iota(self, value: Value, made: Op) -> Value:
+        """Returns the iota of the current block that is equal to an iota: a register counts it, while an iota outside
+        of a loop's body is an array to read, of which nothing is known."""
+        key = key_of(made, [])
+        found = self.scopes[-1].get(key)
+        if found is None:
+            op = Op(made.name, [], [value.type], made.attributes, [], *self.place())
+            self.block.ops.append(op)
+            found = self.scopes[-1][key] = op.results
+        return found[0]
+
+
+def key_of(op: Op, operands: Sequence[Value], body: Hashable = ()) -> tuple:
+    """Returns what is equal for two ops that compute the same: by name, operands, attributes, types and body."""
+    return (op.name, tuple(operands), tuple(op.attributes.items()), tuple(r.type for r in op.results), body)

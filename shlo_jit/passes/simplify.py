@@ -1,9 +1,9 @@
 """Simplify in one forward sweep: fold constants, merge equal ops, apply a table of identities, remove dead ops.
 
-Needs: inlined functions. Guarantees: every block has its own copy of each splat constant that it uses. No dead op
-without effect remains. A tensor without elements is a constant, so index maps and kernels never have to compute one.
-Only ops that are exact by their record are folded, so the result has the bits it would have at run time. The result has
-at most FOLD_ELEMENTS elements, or any number if the op prepares weights and they do not grow (`weights.py`).
+Needs: inlined functions. Guarantees: every block has its own copy of each splat constant and each iota that it uses. No
+dead op without effect remains. A tensor without elements is a constant, so index maps and kernels never have to compute
+one. Only ops that are exact by their record are folded, so the result has the bits it would have at run time. The
+result has at most FOLD_ELEMENTS elements, or any number if the op prepares weights and they do not grow (`weights.py`).
 
     multiply(%x, 2.0 * 0.5), negate(%x), negate(%x)   ->   %x, negate(%x)
 """
@@ -23,7 +23,7 @@ from shlo_jit.ops import OPS
 from shlo_jit.ops.effects import acting
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.identities import identities_of
-from shlo_jit.passes.pending import PendingRewriter
+from shlo_jit.passes.pending import PendingRewriter, key_of
 from shlo_jit.passes.rewriter import Rewriter, rebuilt
 from shlo_jit.passes.weights import is_computable, reducer_of, weight_ops
 
@@ -51,10 +51,9 @@ class _Simplify(PendingRewriter):
         operands = [self.placed(o) for o in operands]
         if op in self.acting or (op.regions and op.name != "stablehlo.reduce"):
             return self.keep(op, operands)
-        body = body_key(op.block()) if op.regions else ()
-        key = (op.name, tuple(operands), tuple(op.attributes.items()), tuple(r.type for r in op.results), body)
+        key = key_of(op, operands, body_key(op.block()) if op.regions else ())
         try:
-            for scope in reversed(self.scopes):
+            for scope in reversed(self.scopes if op.name != "stablehlo.iota" else self.scopes[-1:]):
                 if key in scope:
                     return scope[key]
         except TypeError:  # an attribute that cannot be hashed

@@ -29,7 +29,8 @@ from shlo_jit.schedule.reducers import simple_op
 from shlo_jit.schedule.row_batching import batched_row_variable
 from shlo_jit.schedule.row_buffer import row_buffer
 from shlo_jit.schedule.row_split import Split, row_split
-from shlo_jit.schedule.scratch import Scratch
+from shlo_jit.schedule.scalar_table import ScalarTable, scalar_table
+from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
 from shlo_jit.schedule.short_loops import longer_loop
 from shlo_jit.schedule.space import (
@@ -88,6 +89,8 @@ class NestSchedule(KernelSchedule):
     split: Split | None
     most_iterations: int
     """Maximum number of iterations of a loop on one tile before the next tile; 0 without such a loop."""
+    scalar_table: ScalarTable | None
+    """For such a loop, the scalars of its iterations that are computed once for all tiles."""
     prefetches: dict[Key, int]
     """Loads that stream a large operand from memory, with the prefetch distance of each in bytes."""
     stash: dict[Key, int]
@@ -215,11 +218,10 @@ class _Scheduler:
     def run(self) -> NestSchedule:
         self.interleaved = self.choose_interleaved()
         self.batches_rows = self.choose_batches_rows()
-        self.most_iterations = (
-            most_iterations(self.nest, self.space, self.heavy) if self.nest.interchange is not None else 0
-        )
-        if self.given is not None:
-            self.most_iterations = self.given.iterations(self.most_iterations)
+        self.scalar_table = scalar_table(self.nest, self.space, self.target)
+        if self.scalar_table is not None:
+            self.heavy -= self.scalar_table.cost
+        self.most_iterations = self.choose_iterations()
         self.jammed = self.choose_jammed()
         self.unroll = self.choose_unroll()
         self.chunk = self.choose_chunk()
@@ -244,6 +246,7 @@ class _Scheduler:
             unrolled=unrolled,
             row_batching=self.choose_row_batching() if split is None else None,
             most_iterations=self.most_iterations,
+            scalar_table=self.scalar_table,
             chunk=self.chunk,
             tasks=tasks,
             split=split,
@@ -253,11 +256,17 @@ class _Scheduler:
             stash=self.choose_stash() if split is None else {},
             streams=streams,
             interior=interior,
-            scratch=Scratch(split.partials if split is not None else ()),
+            scratch=Scratch(self.scratch_fields(split)),
         )
         if self.given is not None:
             self.given.check_used(found.moves)
         return found
+
+    def scratch_fields(self, split: Split | None) -> tuple[Field, ...]:
+        """The memory that all tasks share."""
+        if split is not None:
+            return split.partials
+        return self.scalar_table.fields if self.scalar_table is not None else ()
 
     # ------------------------------------------------------------------ vectors
     def choose_interleaved(self) -> int | None:
@@ -409,6 +418,16 @@ class _Scheduler:
         return large if self.given is None else self.given.streams(self.nest, large, least)
 
     # ------------------------------------------------------------------ tasks
+    def choose_iterations(self) -> int:
+        """Maximum number of iterations of a loop per tile: the scalars of all of them are in the table, if there is
+        one."""
+        if self.nest.interchange is None:
+            return 0
+        most = most_iterations(self.nest, self.space, self.heavy)
+        if self.scalar_table is not None:
+            most = min(most, self.scalar_table.capacity)
+        return most if self.given is None else self.given.iterations(most)
+
     @property
     def expected_iterations(self) -> int:
         """Expected iterations of the loop per tile: a factor on the work per element."""

@@ -46,6 +46,10 @@ def _rows(s: NestSchedule) -> list[Note]:
             text = f"after {tuning.INTERCHANGE_WORK:,} vector operations the loop checks for interrupts"
             why = Reason("interruptible", text)
         out.append(Note("iterations", f"{s.most_iterations:,} on a tile in registers", why))
+    if (table := s.scalar_table) is not None:
+        text = f"those of an iteration cost {table.cost} additions, at least {tuning.SCALAR_TABLE_COST}"
+        values = count(len(table.values), "scalar")
+        out.append(Note("scalar table", f"{values} of an iteration", Reason("scalars-of-iterations", text)))
     if s.transposed_loads is not None:
         side, loads = s.transposed_loads.side, count(len(s.transposed_loads.loads), "load")
         text = f"{loads} contiguous along v{s.transposed_loads.across}, not along the lanes"

@@ -86,6 +86,31 @@ def test_gathers_are_repeated_once() -> None:
     check(gathered(3), ["loop", "loop"], "gather-repeated", "24 gathered")
 
 
+def permuted_rows(dim: int) -> tuple[list[str], str]:
+    """Gathered rows, plus two of their columns in each column, or two of their rows in each row."""
+    m, part = "tensor<8x8xf32>", ("tensor<8x1xf32>", "tensor<1x8xf32>")[dim]
+    numbers = "#stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>"
+    lines = [
+        f'%s0 = "stablehlo.gather"(%x, %i) <{{dimension_numbers = {numbers}, slice_sizes = array<i64: 1, 8>}}>'
+        f" : ({m}, tensor<8x1xi32>) -> {m}"
+    ]
+    for k in range(2):
+        limits = ("0:8, {}:{}", "{}:{}, 0:8")[dim].format(2 + k, 3 + k)
+        lines += [
+            f"%p{k} = stablehlo.slice %s0 [{limits}] : ({m}) -> {part}",
+            f"%b{k} = stablehlo.broadcast_in_dim %p{k}, dims = [0, 1] : ({part}) -> {m}",
+            f"%s{k + 1} = stablehlo.add {'%s0' if not k else f'%t{k}'}, %b{k} : {m}",
+            f"%t{k + 1} = stablehlo.negate %s{k + 1} : {m}",
+        ]
+    return plan(f"%x: {m}, %i: tensor<8x1xi32>", m, lines, "%t2")
+
+
+def test_gathered_elements_count_in_the_loops_of_their_place() -> None:
+    """Two elements of a row are gathered once for that row, 64 + 16; two rows for each row, 64 + 64 + 64."""
+    check(permuted_rows(0), ["loop"])
+    check(permuted_rows(1), ["loop", "loop"], "gather-repeated", "192 gathered")
+
+
 # ---------------------------------------------------------------------- several readers
 def halves(op: str, first: int, second: int) -> tuple[list[str], str]:
     """An op with two nests: one reads the elements before `first`, the other those from `second` on."""

@@ -108,6 +108,71 @@ def test_scalars_are_carried_with_tensors(monkeypatch: pytest.MonkeyPatch) -> No
     check(text, *([np.int32(iterations), x, y, np.float32(8)] for iterations in (1, 2, 7)))
 
 
+SCALARS = {
+    "f32": ("f32", "divide"),
+    "f64": ("f64", "divide"),
+    "i32": ("i32", "remainder"),
+    "ui8": ("ui8", "remainder"),
+    "complex": ("complex<f32>", "multiply"),
+    "bf16": ("bf16", "divide"),
+}
+
+
+def of_scalars(dtype: str, op: str, n: int) -> str:
+    """Two states of n elements. Those of an iteration are computed from a scalar that takes five ops of a kind, whether
+    another is odd, and a row of a table at an index that takes a remainder."""
+    f, s, p = f"tensor<{n}x{dtype}>", f"tensor<{dtype}>", f"tensor<{n}xi1>"
+    chain = "\n".join(f"%t{k + 1} = stablehlo.{op} %t{k}, %d : {s}" for k in range(5))
+    return loop(
+        f"%x: {f}, %y: {f}, %d: {s}, %first: {s}, %table: tensor<3x{n}x{dtype}>",
+        "%a = %x, %b = %y, %t = %first",
+        f"{f}, {f}, {s}",
+        f"""%three = stablehlo.constant dense<3> : tensor<i32>
+        %r = stablehlo.remainder %i, %three : tensor<i32>
+        %two = stablehlo.constant dense<2> : tensor<i32>
+        %r2 = stablehlo.remainder %i, %two : tensor<i32>
+        %odd = stablehlo.compare NE, %r2, %zero : (tensor<i32>, tensor<i32>) -> tensor<i1>
+        %odds = stablehlo.broadcast_in_dim %odd, dims = [] : (tensor<i1>) -> {p}
+        %row1 = stablehlo.dynamic_slice %table, %r, %zero, sizes = [1, {n}] : (tensor<3x{n}x{dtype}>, tensor<i32>, tensor<i32>) -> tensor<1x{n}x{dtype}>
+        %row = stablehlo.reshape %row1 : (tensor<1x{n}x{dtype}>) -> {f}
+        %t0 = stablehlo.add %t, %d : {s}
+        {chain}
+        %ts = stablehlo.broadcast_in_dim %t5, dims = [] : ({s}) -> {f}
+        %u = stablehlo.add %ts, %ts : {f}
+        %m = stablehlo.add %a, %u : {f}
+        %a2 = stablehlo.select %odds, %m, %b : {p}, {f}
+        %b2 = stablehlo.subtract %m, %row : {f}""",
+        "%a2, %b2, %t5",
+    )
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("kind", SCALARS)
+def test_expensive_scalars_are_computed_once_for_all_tiles(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With tables of all iterations, of a few, and of one; the bits do not depend on the number of threads."""
+    (dtype, op), n, r = SCALARS[kind], 1100, np.random.default_rng(7)
+    text = of_scalars(dtype, op, n)
+    types = [port.dtype for port in shlo_jit.compile(text, cache=False).inputs]
+    shapes = [(n,), (n,), (), (), (3, n)]
+    arrays = [np.asarray(r.integers(1, 9, s)).astype(t) for s, t in zip(shapes, types[1:], strict=True)]
+    calls = [[np.int32(iterations), *arrays] for iterations in (0, 1, 4, 37)]
+    wanted = [evaluate(shlo_jit.parse(text), *arguments) for arguments in calls]
+    for nbytes, threads in ((1 << 14, 1), (1 << 14, 3), (100, 2), (100, 8), (1, 1), (1, 8)):
+        monkeypatch.setattr(tuning, "SCALAR_TABLE_BYTES", nbytes)
+        exe = shlo_jit.compile(text, threads=threads, cache=False)
+        assert isinstance(exe, Executable)
+        assert codes(exe.text("schedule"), "scalar table") == ["scalars-of-iterations"]
+        for arguments, wants in zip(calls, wanted, strict=True):
+            for found in (call(exe, arguments, at_end) for at_end in (True, False)):
+                for got, want in zip(found, wants, strict=True):
+                    assert got.tobytes() == np.asarray(want).tobytes(), (nbytes, threads, arguments[0])
+
+
+def test_cheap_scalars_are_computed_on_each_tile() -> None:
+    schedule = shlo_jit.compile(escape("5000"), cache=False).text("schedule")
+    assert "iterations " in schedule and "scalar table" not in schedule
+
+
 def test_loop_invariant_tensors_are_read_anywhere() -> None:
     """A row, a column, a transposed tensor, a table's entry of the iteration, and one at an index from a state."""
     f, i = "tensor<6x19xf32>", "tensor<6x19xi32>"
@@ -260,6 +325,32 @@ def test_any_batch() -> None:
         wanted = evaluate(shlo_jit.refine(text, shapes), *arrays)
         for got, want in zip(outputs(exe(*arrays)), wanted, strict=True):
             assert got.tobytes() == want.tobytes()
+
+
+def test_any_batch_with_expensive_scalars() -> None:
+    f = "tensor<?x5xi32>"
+    chain = "\n".join(f"%t{k + 1} = stablehlo.remainder %t{k}, %d : tensor<i32>" for k in range(3))
+    text = loop(
+        f"%x: {f}, %d: tensor<i32>",
+        "%a = %x, %t = %d",
+        f"{f}, tensor<i32>",
+        f"""%t0 = stablehlo.add %t, %i : tensor<i32>
+        {chain}
+        %ts = stablehlo.dynamic_broadcast_in_dim %t3, %shape, dims = [] : (tensor<i32>, tensor<2xindex>) -> {f}
+        %a2 = stablehlo.add %a, %ts : {f}""",
+        "%a2, %t3",
+        wide=f"%shape = shape.shape_of %x : {f} -> tensor<2xindex>",
+    )
+    exe = shlo_jit.compile(text, dynamic="symbolic", cache=False)
+    assert isinstance(exe, DynamicExecutable)
+    for batch in (2, 3, 700):
+        x = np.random.default_rng(batch).integers(0, 99, (batch, 5)).astype(np.int32)
+        arrays = [np.int32(9), x, np.int32(7)]
+        shapes = [(), x.shape, ()]
+        assert codes(exe.text("schedule", shapes), "scalar table") == ["scalars-of-iterations"]
+        wanted = evaluate(shlo_jit.refine(text, shapes), *arrays)
+        for got, want in zip(outputs(exe(*arrays)), wanted, strict=True):
+            assert got.tobytes() == np.asarray(want).tobytes()
 
 
 def test_the_schedule_states_the_iterations() -> None:

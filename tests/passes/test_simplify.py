@@ -248,3 +248,29 @@ def test_empty_constants_are_reduced(reducer: str, shape: str, dimension: int, l
     )
     found = shlo_jit.compile(text, cache=False)(np.zeros([int(n) for n in shape.split("x")], np.int32))
     np.testing.assert_array_equal(found, np.full(found.shape, 7))
+
+
+def test_each_body_counts_its_own_iota() -> None:
+    """An iota of the function that a loop reads, and an equal one in its body: one op in each block."""
+    text = one("""%i = stablehlo.iota dim = 0 : tensor<4xi32>
+    %zero = stablehlo.constant dense<0> : tensor<i32>
+    %w:2 = stablehlo.while(%k = %zero, %s = %i) : tensor<i32>, tensor<4xi32>
+    cond {
+      %n = stablehlo.constant dense<9> : tensor<i32>
+      %go = stablehlo.compare LT, %k, %n : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %go : tensor<i1>
+    } do {
+      %one = stablehlo.constant dense<1> : tensor<i32>
+      %next = stablehlo.add %k, %one : tensor<i32>
+      %j = stablehlo.iota dim = 0 : tensor<4xi32>
+      %a = stablehlo.multiply %s, %i : tensor<4xi32>
+      %b = stablehlo.subtract %a, %j : tensor<4xi32>
+      stablehlo.return %next, %b : tensor<i32>, tensor<4xi32>
+    }
+    return %w#1 : tensor<4xi32>""", "() -> tensor<4xi32>")
+    function = after(text, simplify)
+    (loop,) = (op for op in function.block().ops if op.name == "stablehlo.while")
+    body = loop.block(1)
+    assert [op.name for op in function.block().ops].count("stablehlo.iota") == 1
+    (own,) = (op for op in body.ops if op.name == "stablehlo.iota")
+    assert all(own.result in op.operands for op in body.ops if op.name.endswith(("multiply", "subtract")))

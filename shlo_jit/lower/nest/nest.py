@@ -22,11 +22,13 @@ from shlo_jit.lower.elements.registers import first_lanes, lanes_left
 from shlo_jit.lower.nest.evaluate import Evaluator
 from shlo_jit.lower.nest.interior import write_interior_first
 from shlo_jit.lower.nest.interleaved import Waiting
+from shlo_jit.lower.nest.loop_interchange import write_scalars
 from shlo_jit.lower.nest.partials import Partials
 from shlo_jit.lower.nest.position import Position
 from shlo_jit.lower.nest.row_batching import write_row_batch
 from shlo_jit.lower.nest.rows import RowWriter, Variables
 from shlo_jit.lower.nest.transposed_tiles import TileWriter
+from shlo_jit.lower.scratch import shared_fields
 from shlo_jit.ops import OPS
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.schedule.row_split import Split
@@ -60,6 +62,8 @@ class NestLowering:
             self.split(self.schedule.split, pointers, b.params[-3], first, last)
         else:
             self.row = RowWriter(b, self.schedule, Evaluator(b, self.nest, self.space, pointers))
+            if self.schedule.scalar_table is not None:
+                self.row.scalars = shared_fields(b, self.schedule.scratch, b.params[-3])
             if ranged is not None:
                 self.row.bounds = {ranged: (b.params[-2], b.params[-1])}
             if self.schedule.transposed_loads is not None:
@@ -77,6 +81,13 @@ class NestLowering:
         partials = Partials(b, self.schedule, b.params[-3], None)
         self.row = RowWriter(b, self.schedule, Evaluator(b, self.nest, self.space, pointers), partials)
         self.all_rows()
+        b.ret()
+
+    def write_scalars(self, module: ModuleText, name: str, buffers: Buffers) -> None:
+        """Writes the function that fills the table of an interchanged loop's scalars, and stores those that remain."""
+        b, pointers = self.begin(module, name, buffers)
+        fields = shared_fields(b, self.schedule.scratch, b.params[-3])
+        write_scalars(b, Evaluator(b, self.nest, self.space, pointers), self.schedule, fields)
         b.ret()
 
     def begin(

@@ -21,6 +21,10 @@ def lower_nest(low: Services, step: NestStep, schedule: NestSchedule) -> None:
         return
     writer, hint = NestLowering(schedule), step.hint
     name, pointers, buffers = nest_kernel(low, step, schedule)
+    if schedule.scalar_table is not None:
+        scalars = low.new_name(hint)
+        writer.write_scalars(low.module, scalars, buffers)
+        low.b.call("void", low.share(hint, scalars), [*pointers, i64(0), i64(1)], declare=False)
     low.run_units(name, pointers, schedule.tasks)
     if schedule.split is not None:
         name = low.new_name(hint)
@@ -43,7 +47,7 @@ def nest_kernel(
     if low.is_symbolic:
         buffers.append(("dims", []))
         pointers.append(low.scope.dims)
-    if schedule.split is not None:
+    if schedule.scratch.shared:
         buffers.append(("scratch", []))
         pointers.append(low.scratch(step))
     hint = step.hint

@@ -33,6 +33,7 @@ from shlo_jit.lower.nest.loop_interchange import write_interchanged
 from shlo_jit.lower.nest.partials import Partials
 from shlo_jit.lower.nest.position import Position
 from shlo_jit.lower.nest.reductions import RowReduction, finish, initial_of, nothing_of, row_reductions
+from shlo_jit.lower.scratch import Fields
 from shlo_jit.schedule.nest import NestSchedule
 from shlo_jit.sizes import equal
 
@@ -57,6 +58,8 @@ class RowWriter:
         self.bounds: dict[int, tuple[V, V]] = {}
         """Ranges of variables that do not run over their whole extent."""
         self.stash: dict[Key, V] = {}
+        self.scalars: Fields | None = None
+        """The table of an interchanged loop's scalars, if it has one."""
         self.common: Position | None = None
         """The position of what rows that are jammed have in common: the parent of theirs."""
         if (c := schedule.interleaved) is not None:
@@ -90,7 +93,7 @@ class RowWriter:
         """Emits the passes in order, then the remaining stores."""
         self.ev.prefetches = self.schedule.prefetches
         if self.schedule.most_iterations:
-            write_interchanged(self.b, self.ev, positions, self.schedule.most_iterations)
+            write_interchanged(self.b, self.ev, positions, self.schedule, self.scalars)
             return
         if self.chunked:
             self.walk(positions, row_reductions(self.passes, 0), self.passes.inner_stores(0))

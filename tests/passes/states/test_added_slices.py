@@ -109,3 +109,26 @@ def test_a_quotient_of_a_part() -> None:
     body = scaled("3.0", "subtract %s, %b", "%a, %k").replace("stablehlo.multiply", "stablehlo.divide")
     assert check(looped(body, "%c"), added_slices)[1]
     assert not check(looped(body.replace("dense<3.0>", "dense<0.0>"), "%c"), added_slices)[1]
+
+
+ONES = f"%ones = stablehlo.constant dense<1.0> : {T}\n    "
+PART_OF_ONES = {
+    "slice": ONES + SLICE.replace("%zeros", "%ones"),
+    "pad": PAD.replace("dense<0.0>", "dense<1.0>"),
+}
+
+
+@pytest.mark.parametrize("part", PART_OF_ONES)
+@pytest.mark.parametrize("scaled", ["divide %s, %a", "multiply %s, %a", "multiply %a, %s"])
+def test_a_part_of_a_state_is_scaled(part: str, scaled: str) -> None:
+    """The state may hold anything: x / 1 and x * 1 are x."""
+    body = f"{PART_OF_ONES[part]}\n    %c = stablehlo.{scaled} : {T}"
+    function, changed = check(looped(body, "%c"), added_slices)
+    assert changed and whole(function, scaled.partition(" ")[0]) == 0
+
+
+@pytest.mark.parametrize("part", [PART_OF_ONES["slice"].replace("1.0", "2.0"), PART_OF_ONES["slice"]])
+def test_other_quotients_are_of_all_elements(part: str) -> None:
+    """A tensor of twos, and a quotient whose divisor is the state."""
+    total = "divide %s, %a" if "2.0" in part else "divide %a, %s"
+    assert not check(looped(f"{part}\n    %c = stablehlo.{total} : {T}", "%c"), added_slices)[1]
