@@ -22,6 +22,7 @@ from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Key, Nest, is_wide
 from shlo_jit.fuse.plan import ComputedOperand, ComputedOperandStep
 from shlo_jit.ir.core import Value
+from shlo_jit.ir.index import variables
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.gemm.known_sizes import Layout
 from shlo_jit.kernels.target import Target
@@ -416,14 +417,15 @@ def _lanes(
     target: Target,
     dots: ByteDots | None,
 ) -> tuple[int, Space | None]:
-    """The variable along which most bytes are contiguous, and the space with lanes along it; None if there is no such
-    variable, or it has too few iterations. It numbers outputs if the terms must be added up in order. Twice a
-    register's lanes of sums halve the instructions on narrow elements, if the sums of all vectors fit the registers, or
-    do not with one register either."""
+    """The variable along which most of the bytes that are read are contiguous, and the space with lanes along it; None
+    if there is no such variable, or it has too few iterations. It numbers outputs if the terms must be added up in
+    order. Twice a register's lanes of sums halve the instructions on narrow elements, if the sums of all vectors fit
+    the registers, or do not with one register either."""
     full = target.lanes(acc.bits)
     best, most = 0, 0
     for v in free if is_chain(acc, target) else (*free, *along):
-        nbytes = sum(k[0].tensor.nbytes for k in nest.loads if is_run(k[0], linear(k).coefficient(v)))
+        runs = (key for key in nest.loads if is_run(key[0], linear(key).coefficient(v)))
+        nbytes = sum(_bytes_read(nest, key) for key in runs)
         if nbytes > most and nest.extents[v] >= full:
             best, most = v, nbytes
     kept = [_sums_in_registers(target, acc, width, nest, free, best, count) for width in (full, 2 * full)]
@@ -437,6 +439,12 @@ def _lanes(
             with suppress(IllegalMove):
                 return best, make_space(nest, target, Order.ANY, given=(Vectorize(best, width),))
     return best, None
+
+
+def _bytes_read(nest: Nest, key: Key) -> int:
+    """Bytes of the elements of an array that a product reads; those of a matrix that several vectors gather count for
+    each of them."""
+    return math.prod(nest.extents[v] for v in variables(key[1])) * bits_in_memory(key[0]) // 8
 
 
 def _sums_in_registers(
