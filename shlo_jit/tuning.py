@@ -491,7 +491,8 @@ COMPUTED_OPERAND_PASSES = 3
 than packing it. Chosen: 24 rows of 2,048 x 2,048 weights."""
 COMPUTED_VECTORS_SHARE = 2
 """Share of the first-level cache, one in so many, that the parts of all rows take that are multiplied by a part of such
-an operand. Chosen: the operand and sums take the rest. It changes no bits."""
+an operand; of the second-level cache for a single row. Chosen: the operand and sums take the rest. It changes no
+bits."""
 FLOATS_READ_TERMS = 32
 """Minimum terms of a product that reads a matrix of floats in registers. Chosen: fewer hardly fill a vector."""
 COMPUTED_OPERAND_SUMS = 16 << 10

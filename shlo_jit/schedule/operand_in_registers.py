@@ -22,6 +22,7 @@ from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Key, Nest, is_wide
 from shlo_jit.fuse.plan import ComputedOperand, ComputedOperandStep
 from shlo_jit.ir.core import Value
+from shlo_jit.ir.index import variables
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.gemm.known_sizes import Layout
 from shlo_jit.kernels.target import Target
@@ -48,7 +49,11 @@ SUMMED = 2048
 """Outputs of a unit that adds up the parts of the terms."""
 TOGETHER = 2
 """Maximum outputs that are computed together if lanes are terms. With more, rows come from more places in memory at a
-time: bf16 weights of 1536x576 take 55, 50, 61 and 75 us with 1, 2, 4 and 8, on two threads of Zen 4."""
+time."""
+REUSED = 4
+"""Minimum vectors for outputs to be computed together: elements of fewer vectors are loaded again for each output, so
+that memory is read in order. On two threads of Zen 4, bf16 weights of 1536x576 from memory take 64 us instead of 79 for
+one vector and 103 instead of 110 for three, but 176 instead of 153 for eight."""
 SIXTEEN = Reason("sixteen-elements", "four bits are all that differs between the terms of a group")
 """Why elements are looked up (`InRegistersSchedule.tabulated`)."""
 
@@ -195,12 +200,14 @@ class InRegistersSchedule(WithEpilogue):
     @property
     def terms_block(self) -> tuple[int, int] | None:
         """The outermost variable along k, and so many of its iterations that their part of all vectors stays in the
-        first-level cache while a task reads it for each of its outputs. None if that holds for all iterations."""
+        first-level cache while a task reads it for each of its outputs. None if that holds for all iterations. A single
+        vector may come from the second level: the matrix is then read in the order of its addresses, from memory."""
         if self.are_outputs or self.dots is not None:
             return None
         v = next(iter(self.along))
         n, each = self.nest.extents[v], self.vectors.along[v] * self.factor.itemsize * self.count
-        room = self.target.caches.l1 // tuning.COMPUTED_VECTORS_SHARE // each
+        cache = self.target.caches.l2 if self.count == 1 else self.target.caches.l1
+        room = cache // tuning.COMPUTED_VECTORS_SHARE // each
         if v == self.lanes:
             room = room // self.space.width * self.space.width
         return (v, room) if 0 < room < n and v not in self.unrolled else None
@@ -297,7 +304,7 @@ def schedule_in_registers(
     own = along if lanes in along else free
     if math.prod(nest.extents[v] for v in own if own[v] < own[lanes]) > STEPS or not free:
         return None
-    together = 1 if lanes in free else _outputs_together(target, nest, space, lanes, count * registers)
+    together = 1 if lanes in free else _outputs_together(target, nest, space, lanes, count, registers, dots)
     are_kept = dots is None and _sums_in_registers(target, acc, space.width, nest, free, lanes, count)
     blocks = blocks_of(nest, along, _steps(target, acc, space.width, are_kept, dots))
     products = math.prod(nest.extents[v] for v in batch)
@@ -416,14 +423,15 @@ def _lanes(
     target: Target,
     dots: ByteDots | None,
 ) -> tuple[int, Space | None]:
-    """The variable along which most bytes are contiguous, and the space with lanes along it; None if there is no such
-    variable, or it has too few iterations. It numbers outputs if the terms must be added up in order. Twice a
-    register's lanes of sums halve the instructions on narrow elements, if the sums of all vectors fit the registers, or
-    do not with one register either."""
+    """The variable along which most of the bytes that are read are contiguous, and the space with lanes along it; None
+    if there is no such variable, or it has too few iterations. It numbers outputs if the terms must be added up in
+    order. Twice a register's lanes of sums halve the instructions on narrow elements, if the sums of all vectors fit
+    the registers, or do not with one register either."""
     full = target.lanes(acc.bits)
     best, most = 0, 0
     for v in free if is_chain(acc, target) else (*free, *along):
-        nbytes = sum(k[0].tensor.nbytes for k in nest.loads if is_run(k[0], linear(k).coefficient(v)))
+        runs = (key for key in nest.loads if is_run(key[0], linear(key).coefficient(v)))
+        nbytes = sum(_bytes_read(nest, key) for key in runs)
         if nbytes > most and nest.extents[v] >= full:
             best, most = v, nbytes
     kept = [_sums_in_registers(target, acc, width, nest, free, best, count) for width in (full, 2 * full)]
@@ -439,6 +447,12 @@ def _lanes(
     return best, None
 
 
+def _bytes_read(nest: Nest, key: Key) -> int:
+    """Bytes of the elements of an array that a product reads; those of a matrix that several vectors gather count for
+    each of them."""
+    return math.prod(nest.extents[v] for v in variables(key[1])) * bits_in_memory(key[0]) // 8
+
+
 def _sums_in_registers(
     target: Target, acc: DType, width: int, nest: Nest, free: Mapping[int, int], lanes: int, count: int
 ) -> bool:
@@ -449,11 +463,17 @@ def _sums_in_registers(
     return count * inner * (width // target.lanes(acc.bits)) <= target.vector_registers // 2
 
 
-def _outputs_together(target: Target, nest: Nest, space: Space, lanes: int, sums: int) -> int:
+def _outputs_together(
+    target: Target, nest: Nest, space: Space, lanes: int, count: int, registers: int, dots: ByteDots | None
+) -> int:
     """Number of outputs that are computed together if lanes are terms, a power of two: registers hold their sums, and
     the arrays of which all lanes read the same element, such as scales."""
-    shared = [key for key in nest.loads if linear(key).terms and not space.depends(key[1], {lanes})]
-    found = 1 << max(1, _for_sums(target) // (sums + len(shared))).bit_length() - 1
+    moving = [key for key in nest.loads if space.depends(key[1], {lanes})]
+    is_wide = all(bits_in_memory(value) >= 16 for value, _ in moving)
+    if dots is None and (count == 1 or (is_wide and count < REUSED)):
+        return 1
+    shared = [key for key in nest.loads if linear(key).terms and key not in moving]
+    found = 1 << max(1, _for_sums(target) // (count * registers + len(shared))).bit_length() - 1
     return min(found, TOGETHER)
 
 

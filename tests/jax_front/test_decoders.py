@@ -9,8 +9,9 @@ import pytest
 pytest.importorskip("rich")
 from benchmarks.decoders import ARCHITECTURES, KINDS, Program, Sizes, decoder
 
-TOLERANCE = {"f32": 2e-4, "bf16": 3e-2, "int8": 2e-4, "int4": 2e-4}
-"""bf16 rounds activations before each product: sums in another order may round to another number."""
+TOLERANCE = {"f32": 2e-4, "bf16": 2e-2, "int8": 2e-4, "int4": 2e-4}
+"""bf16 rounds activations before each product: sums in another order may round to another number, a 256th apart. Twice
+the largest difference (1.0e-2, with norms of heads); the other architectures differ by less than 1e-5."""
 
 
 def compare(program: Program, counts: tuple[int, ...], tolerance: float) -> None:

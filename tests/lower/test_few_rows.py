@@ -112,3 +112,26 @@ def test_long_rows_are_read_in_blocks(kind: str) -> None:
     np.testing.assert_array_equal(one(x, w), exact.astype(dtype))
     for other in others:
         np.testing.assert_array_equal(one(x, w), other(x, w))
+
+
+def prefetches(batch: int, m: int, k: int, n: int, kind: str, is_transposed: bool) -> int:
+    exe = guarded.compile(batched(batch, m, k, n, kind, is_transposed), cache=False)
+    assert "computed in registers" in exe.text("schedule")
+    return exe.text("lowered").count("call void @llvm.prefetch")
+
+
+@pytest.mark.parametrize(
+    ("m", "k", "n", "kind", "is_transposed", "is_sequential"),
+    [
+        (1, 160, 200, "bf16", True, True),  # one output after the other
+        (3, 160, 200, "f32", True, True),
+        (8, 160, 200, "f32", True, False),  # two outputs together, whose rows are apart
+        (8, 64, 200, "f32", True, True),  # two short rows
+        (3, 200, 64, "f32", False, True),  # a unit has all outputs of a row
+        (3, 200, 64, "bf16", False, False),
+    ],
+)
+def test_hardware_prefetches_what_is_read_in_order(
+    m: int, k: int, n: int, kind: str, is_transposed: bool, is_sequential: bool
+) -> None:
+    assert (prefetches(3, m, k, n, kind, is_transposed) == 0) == is_sequential

@@ -63,7 +63,7 @@ NO_THRESHOLDS = {
     "schedule/byte_dots.py": {"FACTOR", "LEAST_TERMS", "MOST_TERMS", "SHORT_SUM"},
     "schedule/groups_in_registers.py": {"LANE", "LONG", "TOGETHER"},
     "lower/kernels/groups_in_registers.py": {"IN_LANE", "LEAST", "OUTPUTS"},
-    "schedule/operand_in_registers.py": {"SUMMED", "SUMMED_STEPS", "TOGETHER"},
+    "schedule/operand_in_registers.py": {"REUSED", "SUMMED", "SUMMED_STEPS", "TOGETHER"},
     "schedule/run_time_offsets.py": {"UNIT"},
     "schedule/register_units.py": {"EVEN", "RUN", "STEPS"},
     "schedule/register_vectors.py": {"ALIASED", "COPIED_FOR", "LINE"},

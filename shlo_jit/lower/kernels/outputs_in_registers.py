@@ -12,6 +12,7 @@ from shlo_jit.lower.elements.registers import from_memory, memory_type, to_memor
 from shlo_jit.lower.kernels.units_in_registers import Found, UnitWriter, Variables
 from shlo_jit.lower.nest.position import Position
 from shlo_jit.schedule.register_vectors import LINE
+from shlo_jit.schedule.sequential_reads import are_outputs_sequential
 from shlo_jit.schedule.space import linear
 
 Steps = list[tuple[Variables, int]]
@@ -136,7 +137,7 @@ class Outputs:
         found: dict[tuple[Key, tuple[V, ...]], tuple[V, int]] = {}
         for key in s.nest.loads:
             bits = self.w.run_bits(key)
-            if bits is None or loop not in variables(key[1]):
+            if bits is None or loop not in variables(key[1]) or are_outputs_sequential(s, key, loop):
                 continue
             distance = each * max(1, -(-8 * tuning.GEMM_VECTOR_PREFETCH // (s.chunk * bits * len(steps))))
             for here in steps:

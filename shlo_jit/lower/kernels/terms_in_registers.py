@@ -15,6 +15,7 @@ from shlo_jit.lower.kernels.converted_rows import ConvertedRows
 from shlo_jit.lower.kernels.units_in_registers import UnitWriter, Variables
 from shlo_jit.schedule.register_vectors import LINE
 from shlo_jit.schedule.run_time_offsets import bits_in_memory
+from shlo_jit.schedule.sequential_reads import adjoin, are_terms_sequential
 from shlo_jit.schedule.short_rows import loops_around_lanes, row_bytes, short_rows
 from shlo_jit.schedule.space import linear
 
@@ -179,16 +180,12 @@ class Terms:
         are_whole = self.s.terms_block is None
         for key in keys:
             inside = {**dict.fromkeys(self.short, i64(0)), self.s.lanes: at}
-            if are_whole and self.moves(key) and self.adjoin(key):
+            if self.moves(key) and are_terms_sequential(self.s, key):
+                continue
+            if are_whole and self.moves(key) and adjoin(self.s, key):
                 self.prefetch_in_order(inside, outputs, key)
             else:
                 self.prefetch(inside, outputs, key)
-
-    def adjoin(self, key: Key) -> bool:
-        """Whether the elements of an array for one output follow those for the output before it in memory."""
-        offset, s = linear(key), self.s
-        terms = sum((s.nest.extents[v] - 1) * offset.coefficient(v) for v in s.along)
-        return offset.coefficient(s.cut) == terms + 1
 
     def prefetch_in_order(self, inside: Variables, outputs: list[Variables], key: Key) -> None:
         """Fetches lines of an array for later outputs in the order of their addresses, as many as are read meanwhile.
