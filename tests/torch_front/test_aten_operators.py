@@ -252,12 +252,15 @@ def gradients(f, *tensors):
     [
         lambda x, w: F.conv2d(x, w, stride=2, padding=1, groups=2),
         lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1),
+        lambda x, w: F.conv1d(x[:, :, 0], w[:, :, 0], padding=2, dilation=2, groups=2),
+        lambda x, w: F.conv3d(x[:, :, :6].reshape(2, 4, 2, 3, 8), w[:, :, None], stride=(1, 2, 1), padding=1, groups=2),
+        lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1, groups=2, output_padding=1),
         lambda x, w: F.max_pool2d(x, 3, 2, 1) * w.sum(),
         lambda x, w: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True) * w.sum(),
         lambda x, w: F.scaled_dot_product_attention(x, x, x, is_causal=True) * w.mean(),
         lambda x, w: F.adaptive_avg_pool2d(x, 3) * w.sum(),
     ],
-    ids=["convolution", "transposed", "max_pool", "avg_pool", "attention", "adaptive"],
+    ids=["convolution", "transposed", "one", "three", "groups", "max_pool", "avg_pool", "attention", "adaptive"],
 )
 def test_gradients(f):
     x, w = torch.randn(2, 4, 8, 8), torch.randn(4, 2, 3, 3)

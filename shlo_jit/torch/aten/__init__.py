@@ -13,7 +13,7 @@ SUBJECTS = (
     "elementwise", "arithmetic", "comparisons", "activations", "creation", "views", "reductions", "products",
     "convolutions", "pooling", "adaptive_pooling", "normalization", "softmax", "indexing", "scatters", "sorting",
     "scans", "attention", "random", "linalg", "factorizations", "fourier", "special", "complex_numbers",
-    "windows", "embeddings", "histograms", "upsampling", "sizes",
+    "windows", "embeddings", "histograms", "upsampling", "sizes", "regions",
 )  # fmt: skip
 """Files of this package that have records."""
 

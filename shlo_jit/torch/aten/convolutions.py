@@ -1,4 +1,8 @@
-"""Convolutions and their gradients."""
+"""Convolutions and their gradients.
+
+PyTorch has features before pixels. Convolutions are written with features last, which our kernels compute faster,
+between transposes: most of these are fused into the loops before and after.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +33,31 @@ def convolution(
         found = transposed_convolution(batched, weight, stride, padding, dilation, more, groups)
     else:
         pairs = [(p, p) for p in padding]
-        found = b.conv_general_dilated(batched, weight, stride, pairs, None, dilation, None, groups)
+        found = _convolved(batched, weight, stride, pairs, dilation, groups)
     if bias is not None:
         spread = b.broadcast_in_dim(bias, sizes(found), (1,))
         dtype = wide(call.dtype)
         found = cast(cast(found, dtype) + cast(spread, dtype), call.dtype)
     return found if batched is x else b.reshape(found, sizes(found)[1:])
+
+
+def _convolved(
+    x: Value, weight: Value, stride: Sequence[int], padding: Sequence[tuple[int, int]], dilation: Sequence[int],
+    groups: int, spread: Sequence[int] | None = None,
+) -> Value:  # fmt: skip
+    """The convolution of (batch, features, ...) with (out, in / groups, ...).
+
+    spread: distances of the elements of `x`, with zeros between them; the kernel is reversed then.
+    """
+    count = weight.ndim - 2
+    spatial, last = tuple(range(1, count + 1)), count + 1
+    numbers = ConvolutionDimensionNumbers(0, last, spatial, count, last, tuple(range(count)), 0, last, spatial)
+    found = b.conv_general_dilated(
+        b.transpose(x, (0, *range(2, count + 2), 1)), b.transpose(weight, (*range(2, count + 2), 1, 0)),
+        stride, padding, spread, dilation, numbers, groups,
+        window_reversal=None if spread is None else [True] * count,
+    )  # fmt: skip
+    return b.transpose(found, (0, last, *spatial))
 
 
 def transposed_convolution(
@@ -48,9 +71,7 @@ def transposed_convolution(
     if any(low < 0 or high < 0 for low, high in pairs):
         return _cropped(x, weight, stride, padding, dilation, more, groups)
     kernel = _input_features_first(weight, groups)
-    reversal = [True] * (len(shape) - 2)
-    ones = [1] * (len(shape) - 2)
-    return b.conv_general_dilated(x, kernel, ones, pairs, stride, dilation, None, groups, window_reversal=reversal)
+    return _convolved(x, kernel, [1] * (len(shape) - 2), pairs, dilation, groups, stride)
 
 
 def _cropped(
@@ -101,7 +122,7 @@ def _by_input(
     """The gradient by the input: the convolution of the other kind."""
     if transposed:
         pairs = [(p, p) for p in padding]
-        found = b.conv_general_dilated(gradient, weight, stride, pairs, None, dilation, None, groups)
+        found = _convolved(gradient, weight, stride, pairs, dilation, groups)
         return _limited(found, sizes(x)[2:])
     more = []
     for d, (s, p, step) in enumerate(zip(stride, padding, dilation, strict=True)):
@@ -123,10 +144,13 @@ def _by_kernel(
     """The gradient by the kernel: the convolution of the larger tensor with the smaller one as the window, in which
     batches are the features that are added up."""
     count = len(stride)
-    spatial = tuple(range(2, 2 + count))
-    numbers = ConvolutionDimensionNumbers(1, 0, spatial, 0, 1, spatial, 1, 0, spatial)
+    spatial, last = tuple(range(1, count + 1)), count + 1
+    numbers = ConvolutionDimensionNumbers(last, 0, spatial, 0, last, spatial, count, last, tuple(range(count)))
     pairs = []
     for d in range(count):
         wanted = (sizes(weight)[d + 2] - 1) * dilation[d] + (sizes(small)[d + 2] - 1) * stride[d] + 1
         pairs.append((padding[d], wanted - sizes(large)[d + 2] - padding[d]))
-    return b.conv_general_dilated(large, small, dilation, pairs, None, stride, numbers, 1, groups)
+    features_last = (0, *range(2, count + 2), 1)
+    large, small = (b.transpose(x, features_last) for x in (large, small))
+    found = b.conv_general_dilated(large, small, dilation, pairs, None, stride, numbers, 1, groups)
+    return b.transpose(found, (last, count, *range(count)))
