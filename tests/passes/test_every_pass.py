@@ -224,7 +224,7 @@ CASES = {
           return %0 : tensor<3x4xf32>""", "tensor<3x64xf32>", "tensor<3x4xf32>"),
         "constant convert constant broadcast_in_dim multiply dot_general",
         "constant convert constant broadcast_in_dim multiply abs constant reduce maximum constant constant compare divide "
-        "constant select broadcast_in_dim multiply round_nearest_even convert constant multiply dot_general convert "
+        "constant select broadcast_in_dim multiply round_nearest_even convert constant multiply transpose dot_general convert "
         "broadcast_in_dim multiply constant multiply broadcast_in_dim multiply", meaning=False,
     ),
     "one_hot_products": Case(
