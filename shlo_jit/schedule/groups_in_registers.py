@@ -138,6 +138,10 @@ class GroupsSchedule(KernelSchedule):
         return math.prod(self.nest.extents[v] for v in self.free)
 
     @property
+    def is_tasks(self) -> bool:
+        return True
+
+    @property
     def notes(self) -> list[Note]:
         head = Note("operand", "computed in registers", Reason("few-rows-reuse", f"{self.rows} vectors use it"))
         text = "the arrays that the operand is computed from are contiguous along its terms"
@@ -237,6 +241,7 @@ def _lanes_of(nest: Nest, batch: list[int], along: dict[int, int], target: Targe
 
 def _with_lanes(nest: Nest, number: int, target: Target) -> Space | None:
     """The loops of f with lanes along the groups; None if that is not possible."""
+    lanes = min(target.lanes(32), 1 << nest.extents[number].bit_length() - 1)
     with suppress(IllegalMove):
-        return make_space(nest, target, Order.ANY, given=(Vectorize(number, target.lanes(32)),))
+        return make_space(nest, target, Order.ANY, given=(Vectorize(number, lanes),))
     return None

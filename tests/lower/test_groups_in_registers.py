@@ -144,6 +144,41 @@ def test_random_programs(first: int) -> None:
     assert found.total() > found["others"]
 
 
+@pytest.mark.parametrize("threads", (1, 2, 3, 8))
+def test_independent_products_run_together(threads: int) -> None:
+    """Two of them, whose tasks share a parallel region (`schedule/regions.py`)."""
+    rng = np.random.default_rng(0)
+    q = rng.integers(-8, 8, (2, 64, 8, 32)).astype(ml_dtypes.int4)
+    s = (2.0 ** rng.integers(-1, 2, (2, 64, 8))).astype(np.float32)
+    x = rng.integers(-128, 128, (3, 8, 32)).astype(np.int8)
+
+    def product(n: int) -> str:
+        return f"""%m{n} = stablehlo.convert %q{n} : (tensor<64x8x32xi4>) -> tensor<64x8x32xi8>
+          %d{n} = stablehlo.dot_general %x, %m{n}, batching_dims = [1] x [1], contracting_dims = [2] x [2]
+            : (tensor<3x8x32xi8>, tensor<64x8x32xi8>) -> tensor<8x3x64xi32>
+          %f{n} = stablehlo.convert %d{n} : (tensor<8x3x64xi32>) -> tensor<8x3x64xf32>
+          %b{n} = stablehlo.broadcast_in_dim %s{n}, dims = [2, 0] : (tensor<64x8xf32>) -> tensor<8x3x64xf32>
+          %y{n} = stablehlo.multiply %f{n}, %b{n} : tensor<8x3x64xf32>
+          %t{n} = stablehlo.reduce(%y{n} init: %zero) applies stablehlo.add across dimensions = [0]
+            : (tensor<8x3x64xf32>, tensor<f32>) -> tensor<3x64xf32>"""
+
+    heads = ", ".join(f"%q{n}: tensor<64x8x32xi4>, %s{n}: tensor<64x8xf32>" for n in range(2))
+    results = "tensor<3x64xf32>, tensor<3x64xf32>"
+    text = f"""func.func @main(%x: tensor<3x8x32xi8>, {heads}) -> ({results}) {{
+          %zero = stablehlo.constant dense<0.0> : tensor<f32>
+          {product(0)}
+          {product(1)}
+          return %t0, %t1 : {results}
+        }}"""
+    exe = guarded.compile(text, threads=threads, cache=False)
+    schedule = exe.text("schedule")
+    assert schedule.count("groups   (") == 2
+    assert schedule.count("runs with") == 2
+    for n, out in enumerate(guarded.outputs(exe(x, q[0], s[0], q[1], s[1]))):
+        expected = (np.einsum("rgt,ogt->rog", x.astype(np.float64), q[n].astype(np.float64)) * s[n]).sum(-1)
+        np.testing.assert_array_equal(out, expected.astype(np.float32))
+
+
 @pytest.mark.slow
 def test_many_random_programs() -> None:
     found = run(seeds(600))
