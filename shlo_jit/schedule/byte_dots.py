@@ -56,6 +56,11 @@ class ByteDots(NamedTuple):
         return tuple(n for n in (4 * full, 2 * full, full) if least <= n <= extent)
 
     @property
+    def narrowest(self) -> int:
+        """Minimum terms of a vector if lanes are terms: 128 bits of factors."""
+        return 8 * 16 // self.factor.bits
+
+    @property
     def row_padding(self) -> int:
         """Elements after each of the vectors, which hold its sum, if lanes are terms."""
         return 4 if self.offset else 0

@@ -142,8 +142,23 @@ class Terms:
         vectors, rest = sums[: s.together * s.count], sums[s.together * s.count :]
         vectors = self.over(0, self.whole, w.width, outputs, x, vectors)
         if rest:
-            rest = self.over(self.whole, s.nest.extents[s.lanes], 1, outputs, x, rest)
+            first, rest = self.narrower(outputs, x, rest)
+            rest = self.over(first, s.nest.extents[s.lanes], 1, outputs, x, rest)
         return [*vectors, *rest]
+
+    def narrower(self, outputs: list[Variables], x: V, sums: list[V]) -> tuple[int, list[V]]:
+        """Adds the sums of narrower vectors of the terms that do not fill one. Returns the first term that is left, and
+        the sums. Only sums of integers have no order."""
+        w, s = self.w, self.s
+        at, width = self.whole, w.width // 2
+        while s.dots is not None and width >= s.dots.narrowest:
+            if s.nest.extents[s.lanes] - at >= width:
+                zero = const(vector(w.acc, width // w.per_lane), 0)
+                found = self.terms(i64(at), width, outputs, x, [zero] * len(sums))
+                sums = [self.b.add(total, fold(self.b, more)) for total, more in zip(sums, found, strict=True)]
+                at += width
+            width //= 2
+        return at, sums
 
     def over(self, first: int, last: int, width: int, outputs: list[Variables], x: V, sums: list[V]) -> list[V]:
         """Emits the loop along the lanes."""

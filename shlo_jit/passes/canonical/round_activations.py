@@ -18,6 +18,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from shlo_jit import tuning
 from shlo_jit.ir.core import Block, Op, Region, Value, walk
 from shlo_jit.ir.types import F32, I8, I32, UI8, tensor
@@ -138,12 +140,16 @@ class _Product:
     def _arranged(self, value: Value, axes: list[Axis]) -> tuple[Value, list[Axis]]:
         """A value with a dimension for each axis. The terms of an output are adjacent in a constant: several of them
         are multiplied in a lane, and long runs are read from memory."""
-        is_constant = value.op is not None and value.op.name == "stablehlo.constant"
-        value = mk.reshape(self.rw, value, [axis.extent for axis in axes])
-        if not is_constant:
-            return value, axes
+        extents = [axis.extent for axis in axes]
         wanted = [axis for axis in (*self.batch, *self.free, *self.groups, *self.inner) if axis in axes]
-        return mk.transpose(self.rw, value, [axes.index(axis) for axis in wanted]), wanted
+        if value.op is None or value.op.name != "stablehlo.constant" or wanted == axes:
+            return mk.reshape(self.rw, value, extents), axes
+        order = [axes.index(axis) for axis in wanted]
+        t = value.tensor
+        if t.storage.is_packable or value.op.constant.is_splat:  # the transpose is folded, and the original released
+            return mk.transpose(self.rw, mk.reshape(self.rw, value, extents), order), wanted
+        array = np.ascontiguousarray(value.op.constant.array.reshape(extents).transpose(order))
+        return mk.constant(self.rw, tensor(array.shape, t.dtype), array), wanted
 
     def _dot(self, x: Value, x_axes: list[Axis], w: Value, w_axes: list[Axis]) -> tuple[Value, list[Axis]]:
         """The product over the axes of a group, and the axes of its result."""
