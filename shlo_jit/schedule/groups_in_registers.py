@@ -43,7 +43,7 @@ LANE = 4
 TOGETHER = 4
 """Maximum vectors whose sums are in registers together."""
 LONG = 4
-"""Registers of a group from which on its sum is computed by the kernel for one product."""
+"""Maximum registers of a group. Longer groups are multiplied one after the other (`operand_in_registers.py`)."""
 
 
 class Dots(NamedTuple):

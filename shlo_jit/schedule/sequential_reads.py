@@ -20,8 +20,8 @@ def adjoin(s: InRegistersSchedule, key: Key) -> bool:
 
 
 def are_terms_sequential(s: InRegistersSchedule, key: Key) -> bool:
-    """Whether hardware prefetches the terms of later outputs: of one output after the other, or of short rows. Narrow
-    elements take so much arithmetic per line that it falls behind."""
+    """Whether hardware prefetches the terms of later outputs: of one output after the other, or of short rows. That
+    comes too late for narrow elements, which take much arithmetic per line."""
     if s.terms_block is not None or bits_in_memory(key[0]) < 16 or not adjoin(s, key):
         return False
     return s.together == 1 or row_bytes(s, key) < tuning.GEMM_VECTOR_SHORT

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import product
 from typing import NamedTuple
 
 from shlo_jit.fuse.plan import ComputedOperandStep
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
-from shlo_jit.ir.index import variables
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.gemm.dot_instructions import dot_bytes, multiply_byte_pairs, multiply_bytes, multiply_pairs
 from shlo_jit.kernels.gemm.micro import fold
@@ -23,14 +21,13 @@ from shlo_jit.kernels.llvm_values import V, const, i64, is_float, lanes, vector
 from shlo_jit.lower.elements.registers import memory_type, register_type, to_memory
 from shlo_jit.lower.kernels.bytes_in_registers import less_smallest
 from shlo_jit.lower.kernels.units import run_units
-from shlo_jit.lower.kernels.units_in_registers import Variables, moved_pointers
+from shlo_jit.lower.kernels.units_in_registers import Variables, combinations, load_common_indices, moved_pointers
 from shlo_jit.lower.nest.evaluate import Evaluator
 from shlo_jit.lower.nest.nest import check_supported
 from shlo_jit.lower.nest.position import Position
 from shlo_jit.lower.scratch import shared_fields
 from shlo_jit.lower.services import Services
 from shlo_jit.schedule.groups_in_registers import LANE, GroupsSchedule
-from shlo_jit.schedule.space import linear
 
 OUTPUTS = 16
 """Outputs whose terms stay in a cache for several passes."""
@@ -101,8 +98,7 @@ def _strides(s: GroupsSchedule) -> tuple[int, int, int]:
 
 def _elements(s: GroupsSchedule) -> Iterator[dict[int, int]]:
     """The elements of a byte."""
-    for iteration in product(*(range(s.nest.extents[v]) for v in s.short)):
-        yield dict(zip(s.short, iteration, strict=True))
+    return combinations(s.nest, s.short)
 
 
 def _write(b: Builder, pointers: list[V], first: V, last: V, s: GroupsSchedule, values: list[Value]) -> None:
@@ -130,10 +126,7 @@ class _Output:
         self.pointers = given | {self.totals.total: out}
         self.total_ev = self.evaluator(s.together)
         self.known = Position({}, 1)
-        for key in s.nest.loads:
-            for sym in linear(key).syms:
-                if not variables(sym.at):  # an index that is the same for all elements
-                    self.ev.value(self.known, (sym.value, sym.at))
+        load_common_indices(self.ev, self.known)
         (self.store,) = nest.stores
         (self.dot,) = [key for key in nest.loads if key[0] is self.totals.buffer]
         (self.total,) = [key for key in nest.loads if key[0] is self.totals.total]
@@ -302,7 +295,7 @@ class _Parts(NamedTuple):
 
     def in_order(self, b: Builder) -> list[V]:
         if len(self.groups) == 1:
-            return [b.extract(x, 0) if lanes(x.type) > 1 or x.type != "i32" else x for x in self.sums]
+            return [b.extract(x, 0) for x in self.sums]
         order = sorted(range(len(self.groups)), key=self.groups.__getitem__)
         return self.sums if order == list(range(len(order))) else [b.shuffle(x, None, order) for x in self.sums]
 

@@ -72,10 +72,7 @@ class UnitWriter:
         self.ev.words = s.words
         self.conditions = {c for _, at in (*s.nest.nodes, *s.nest.loads) for c in at.conditions if not c.expr.syms}
         self.known = Position({}, 1)
-        for key in s.nest.loads:
-            for sym in linear(key).syms:
-                if not variables(sym.at):  # an index that is the same for all elements
-                    self.ev.value(self.known, (sym.value, sym.at))
+        load_common_indices(self.ev, self.known)
         if s.are_outputs:
             self.sums = b.alloca("i8", s.count * self.sums_row)
             lanes = self.sums_row // self.size
@@ -268,8 +265,21 @@ class UnitWriter:
 
     def combinations(self, variables: Sequence[int]) -> Iterator[dict[int, int]]:
         """All iterations of some short loops, the last innermost."""
-        for iteration in product(*(range(self.s.nest.extents[v]) for v in variables)):
-            yield dict(zip(variables, iteration, strict=True))
+        return combinations(self.s.nest, variables)
+
+
+def combinations(nest: Nest, variables: Sequence[int]) -> Iterator[dict[int, int]]:
+    """All iterations of some short loops of a nest, the last innermost."""
+    for iteration in product(*(range(nest.extents[v]) for v in variables)):
+        yield dict(zip(variables, iteration, strict=True))
+
+
+def load_common_indices(ev: Evaluator, known: Position) -> None:
+    """Loads the indices that are the same for all elements of a nest."""
+    for key in ev.nest.loads:
+        for sym in linear(key).syms:
+            if not variables(sym.at):
+                ev.value(known, (sym.value, sym.at))
 
 
 def moved_pointers(
