@@ -126,14 +126,15 @@ class InRegistersSchedule(WithEpilogue):
     @property
     def steps(self) -> int:
         """Elements of M in each lane that are added to the sums together."""
-        return _steps(self.target, self.acc, self.space.width, self.sums_in_registers, self.dots)
+        return _steps(self.target, self.acc, self.space.width, self.places_in_registers > 0, self.dots)
 
     @property
-    def sums_in_registers(self) -> bool:
-        """Whether the sums of some outputs of all vectors are in registers together, if lanes are outputs."""
+    def places_in_registers(self) -> int:
+        """Number of iterations of the inner variables whose sums, of all vectors, are in registers together, if lanes
+        are outputs: all of them, or one, or 0 if not even these fit."""
         if self.dots is not None:
-            return False
-        return _sums_in_registers(self.target, self.acc, self.space.width, self.nest, self.free, self.lanes, self.count)
+            return 0
+        return _places(self.target, self.acc, self.space.width, self.nest, self.free, self.lanes, self.count)
 
     @property
     def factor(self) -> DType:
@@ -305,7 +306,7 @@ def schedule_in_registers(
     if math.prod(nest.extents[v] for v in own if own[v] < own[lanes]) > STEPS or not free:
         return None
     together = 1 if lanes in free else _outputs_together(target, nest, space, lanes, count, registers, dots)
-    are_kept = dots is None and _sums_in_registers(target, acc, space.width, nest, free, lanes, count)
+    are_kept = dots is None and _places(target, acc, space.width, nest, free, lanes, count) > 0
     blocks = blocks_of(nest, along, _steps(target, acc, space.width, are_kept, dots))
     products = math.prod(nest.extents[v] for v in batch)
     is_whole = totals is not None or passes > 1 or is_chain(acc, target)
@@ -434,7 +435,7 @@ def _lanes(
         nbytes = sum(_bytes_read(nest, key) for key in runs)
         if nbytes > most and nest.extents[v] >= full:
             best, most = v, nbytes
-    kept = [_sums_in_registers(target, acc, width, nest, free, best, count) for width in (full, 2 * full)]
+    kept = [_places(target, acc, width, nest, free, best, count) for width in (full, 2 * full)]
     # Four vectors gain by two registers of lanes even with the 16 registers of AVX2.
     fits = kept[0] == kept[1] if best in free else count <= max(4, _for_sums(target) // 4)
     widths = (*((2 * full,) if fits else ()), full)
@@ -453,14 +454,16 @@ def _bytes_read(nest: Nest, key: Key) -> int:
     return math.prod(nest.extents[v] for v in variables(key[1])) * bits_in_memory(key[0]) // 8
 
 
-def _sums_in_registers(
+def _places(
     target: Target, acc: DType, width: int, nest: Nest, free: Mapping[int, int], lanes: int, count: int
-) -> bool:
-    """Whether the sums of a vector of outputs take half of the registers at most, if lanes are outputs."""
+) -> int:
+    """See `places_in_registers`: sums take half of the registers at most."""
     if lanes not in free:
-        return False
+        return 0
     inner = math.prod(nest.extents[v] for v in free if free[v] < free[lanes])
-    return count * inner * (width // target.lanes(acc.bits)) <= target.vector_registers // 2
+    each = count * (width // target.lanes(acc.bits))
+    most = target.vector_registers // 2
+    return inner if each * inner <= most else int(each <= most)
 
 
 def _outputs_together(

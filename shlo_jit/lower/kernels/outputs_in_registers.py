@@ -124,11 +124,12 @@ class Outputs:
         later = loop if loop is not None else next(reversed(self.blocks.serial), None)
         self.later = [] if later is None else self.later_rows([here for here, _ in steps], later, each)
         places = [(i, {v: i64(k) for v, k in inner.items()}) for i, inner in enumerate(w.combinations(s.inner))]
-        if s.sums_in_registers:
+        if s.places_in_registers == len(places):
             self.columns(steps, x, places)
             return
         for i, fixed in places:
             self.columns([({**here, **fixed}, offset) for here, offset in steps], x, [(i, fixed)])
+            self.later = []  # the places share their rows
 
     def later_rows(self, steps: list[Variables], loop: int, each: int) -> list[tuple[V, int]]:
         """The rows of arrays that a later block reads: the address of the first lane, and the bits from lane to
@@ -159,7 +160,7 @@ class Outputs:
     def columns(self, steps: Steps, x: V, places: Places) -> None:
         """Emits the loop over vectors of outputs, and the rest of the chunk."""
         b, width = self.b, self.w.width
-        outputs = self.outputs if self.s.sums_in_registers else self.outputs_in_memory
+        outputs = self.outputs if self.s.places_in_registers else self.outputs_in_memory
         whole = b.add(self.start, b.and_(b.sub(self.stop, self.start), i64(-width)))
         with b.loop(self.start, whole, width, "outputs") as j:
             self.prefetch(j, width)
