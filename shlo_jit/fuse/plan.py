@@ -253,8 +253,8 @@ class ComputedOperand(NamedTuple):
     side: int
     """0 for the first operand of the product, 1 for the second."""
     parts: tuple[dict[int, int], ...]
-    """Of a product: the variables that number products, terms, and rows or columns. Of a convolution: for each
-    dimension of the operand, those that run through it."""
+    """The variables that number products, terms, and rows or columns; if it is a convolution's operand, those that run
+    through each of its dimensions."""
     is_of_convolution: bool = False
 
     @property

@@ -48,6 +48,7 @@ from shlo_jit.passes.canonical.grouped_products import grouped_products
 from shlo_jit.passes.canonical.hoist_products import hoist_products
 from shlo_jit.passes.canonical.key_ranges import key_ranges
 from shlo_jit.passes.canonical.masked_products import masked_products
+from shlo_jit.passes.canonical.narrow_constants import narrow_constants
 from shlo_jit.passes.canonical.narrow_products import narrow_products
 from shlo_jit.passes.canonical.one_hot_products import one_hot_products
 from shlo_jit.passes.canonical.own_operands import own_operands
@@ -143,6 +144,7 @@ PASSES = (
     Pass(canonical_linalg, (core.LINALG,)),
     Pass(explicit_layouts, (core.ROW_MAJOR,)),
     Pass(fold_scales),
+    Pass(narrow_constants),
     Pass(round_activations),
     Pass(one_hot_products),
     Pass(masked_products),

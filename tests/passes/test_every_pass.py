@@ -12,6 +12,7 @@ import pytest
 from alone import main_of, module_of
 
 import shlo_jit
+from shlo_jit import tuning
 from shlo_jit.ir.core import Op, walk
 from shlo_jit.ir.equality import equal_modules
 from shlo_jit.passes import PASSES, core_functions, run_passes
@@ -37,6 +38,8 @@ class Case:
     shape: tuple[int, ...] = (4,)
     meaning: bool = True
     """Whether the reference interpreter can run both sides."""
+    given: tuple[str, int] | None = None
+    """A number of `tuning` that makes the program large enough, and its value."""
 
 
 def main(body: str, argument: str = "tensor<4xf32>", result: str = "tensor<4xf32>", more: str = "") -> str:
@@ -212,6 +215,14 @@ CASES = {
           %1 = stablehlo.multiply %0, %s : tensor<8x4xf32>
           return %1 : tensor<8x4xf32>""", "tensor<8x16xf32>", "tensor<8x4xf32>"),
         "constant constant dot_general multiply", "constant dot_general", shape=(8, 16),
+    ),
+    "narrow_constants": Case(
+        main(f"""%w = stablehlo.constant dense<"0x{(np.arange(256) % 13).astype("<f4").tobytes().hex()}">
+            : tensor<32x8xf32>
+          %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0]
+            : (tensor<2x32xf32>, tensor<32x8xf32>) -> tensor<2x8xf32>
+          return %0 : tensor<2x8xf32>""", "tensor<2x32xf32>", "tensor<2x8xf32>"),
+        "constant dot_general", "constant convert dot_general", shape=(2, 32), given=("NARROWED_BYTES", 0),
     ),
     "round_activations": Case(
         main("""%q = stablehlo.constant dense<3> : tensor<64x4xi8>
@@ -617,8 +628,10 @@ def test_every_pass_has_a_case() -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_before_and_after(name: str) -> None:
+def test_before_and_after(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[name]
+    if case.given is not None:
+        monkeypatch.setattr(tuning, *case.given)
     assert shlo_jit.verify(case.text) == []
     before, context = main_of(case.text)
     twice_as_much = {"twice": lambda rw, op, operands: [apply(rw, "add", *operands, *operands)]}

@@ -58,6 +58,8 @@ NO_THRESHOLDS = {
     "schedule/fft.py": {"HEADER"},
     "schedule/lapack.py": {"INT_BYTES", "LARGEST"},
     "passes/canonical/round_activations.py": {"STEPS"},
+    "passes/canonical/exact_narrowing.py": {"LARGEST", "LEAST_GROUP", "LEAST_MULTIPLE", "LINE", "MOST_GROUP",
+                                            "NEIGHBOURS", "SAMPLED", "SLAB"},
     "passes/finite_sources.py": {"DEPTH"},
     "passes/intervals.py": {"DEPTH", "MOST_BOUNDS", "MOST_OFFSET"},
     "schedule/byte_dots.py": {"FACTOR", "LEAST_TERMS", "MOST_TERMS", "SHORT_SUM"},
