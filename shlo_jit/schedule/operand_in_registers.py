@@ -410,8 +410,9 @@ def _elements_of_unit(value: Value, extent: int, target: Target | None) -> int:
     """Number of elements of a word or byte, of which lanes can run along several. Elements of a word are shifted in the
     lanes that they are converted in; bytes would be widened before. Without a target: that of a byte."""
     bits = bits_in_memory(value)
-    if target is not None and extent % (32 // bits) == 0 and extent // (32 // bits) >= target.lanes(32):
-        return 32 // bits
+    count = 32 // bits
+    if target is not None and count <= STEPS and extent % count == 0 and extent // count >= target.lanes(32):
+        return count
     return 8 // bits if extent % (8 // bits) == 0 and extent > 8 // bits else 1
 
 

@@ -179,6 +179,15 @@ def test_words_of_packed_constants(t: str, m: int, k: int, n: int, monkeypatch: 
     random_check.judge(shlo_jit.parse(text), arguments, got, [np.asarray(evaluate(shlo_jit.parse(text), *arguments)[0])])
 
 
+@pytest.mark.parametrize("t", ["i4", "i2"])
+def test_packed_constants_are_read_in_registers(t: str) -> None:
+    text = WEIGHTS.replace("{m}", "1").replace("xi8", f"x{t}").replace("{{", "{").replace("}}", "}")
+    w = np.ones((1024, 1024), DTYPES[t].numpy)
+    w[3, 5] = -1
+    exe = shlo_jit.compile(text, constants={1: w})
+    assert "computed in registers" in exe.text("schedule")
+
+
 TIED = """
 func.func @main(%e: tensor<512x256xi8>, %s: tensor<512xf32>, %i: tensor<2x1xi32>, %x: tensor<2x256xf32>)
     -> (tensor<2x512xf32>, tensor<2x512xf32>) {

@@ -1,12 +1,12 @@
-"""Numbers of four bits of index, looked up in a register that holds all 16 of them: floats with AVX-512, signed bytes
-with SSSE3 and NEON. With AVX2, unsigned ones as words."""
+"""Numbers looked up by an index of four bits in a register that holds all 16 of them: floats with AVX-512, signed bytes
+with SSSE3 and NEON. With AVX2, unsigned ones as words. Small arrays are looked up in the same way."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.llvm_values import V, lanes, scalar, vector, vector_literal
+from shlo_jit.kernels.llvm_values import V, bits, i64, lanes, scalar, vector, vector_literal
 
 ENTRIES = 16
 
@@ -31,6 +31,31 @@ def look_up_in(b: Builder, index: V, table: V) -> V:
         index = b.lshr(bits, b.splat(b.cast("zext", field[1], "i32"), n))
     index = b.cast("zext", index, "i32")
     return _each_register(b, index, kind, "llvm.x86.avx512.permvar.sf.512", table)
+
+
+def has_small_table(b: Builder, n: int, size: int, bits: int) -> bool:
+    """Whether n lanes of an array with so many elements are looked up in registers that hold all of it."""
+    return isinstance(size, int) and 0 < size <= 2 * ENTRIES and bits in (16, 32) and has_lookup(b, n)
+
+
+def look_up_in_memory(b: Builder, kind: str, address: V, size: int, index: V) -> V:
+    """The elements of an array at indices of 32 bits, for which there is a small table. `kind`: their type in memory. An
+    index outside reads another element."""
+    n, width, table = lanes(index.type), bits(kind), list[V]()
+    for first in range(0, size, ENTRIES):
+        count, at = min(ENTRIES, size - first), b.element(address, kind, i64(first))
+        some = vector(f"i{width}", ENTRIES)
+        mask = vector_literal("i1", [i < count for i in range(ENTRIES)])
+        x = b.load(some, at, align=width // 8) if count == ENTRIES else b.masked_load(some, at, mask)
+        table.append(b.bitcast(b.cast("zext", x, "i32") if width < 32 else x, vector("float", ENTRIES)))
+    if len(table) == 1:
+        found = _each_register(b, index, vector("float", ENTRIES), "llvm.x86.avx512.permvar.sf.512", table[0])
+    else:
+        parts = [b.shuffle(index, None, range(i, i + ENTRIES)) for i in range(0, n, ENTRIES)]
+        name = "llvm.x86.avx512.vpermi2var.ps.512"
+        found = joined(b, [b.call(vector("float", ENTRIES), name, [table[0], some, table[1]]) for some in parts])
+    words = b.bitcast(found, vector("i32", n))
+    return b.bitcast(b.cast("trunc", words, f"i{width}") if width < 32 else words, vector(kind, n))
 
 
 _BYTES = {"x86_64": "llvm.x86.ssse3.pshuf.b.128", "aarch64": "llvm.aarch64.neon.tbl1.v16i8"}

@@ -13,6 +13,7 @@ from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, bits, const, i64, lanes, vector, vector_literal
 from shlo_jit.lower.elements import elementwise
 from shlo_jit.lower.elements.convert import convert
+from shlo_jit.lower.elements.nibble_tables import has_small_table, look_up_in_memory
 from shlo_jit.lower.elements.registers import (
     Reg,
     constant,
@@ -172,13 +173,15 @@ class Evaluator:
         b, dtype = self.b, s.value.tensor.storage
         x = self.value(position, (s.value, s.at))
         assert isinstance(x, V)
-        n = lanes(x.type)
-        t, limit = vector("i64", n), b.splat(i64(s.limit), n)
+        n, narrow = lanes(x.type), dtype.bits <= 32 and not isinstance(s.limit, Size) and s.limit < 1 << 31
+        element = "i32" if narrow else "i64"  # twice the lanes in a register
+        t, limit = vector(element, n), b.splat(const("i32", s.limit) if narrow else i64(s.limit), n)
         if dtype.kind in "ub":
-            wide = b.cast("zext", x, "i64")
-            return b.intrinsic("umin", t, [wide, limit])
-        wide = b.cast("sext", x, "i64")
-        return b.intrinsic("smin", t, [b.intrinsic("smax", t, [wide, const(t, 0)]), limit])
+            found = b.intrinsic("umin", t, [b.cast("zext", x, element), limit])
+        else:
+            found = b.intrinsic("smax", t, [b.cast("sext", x, element), const(t, 0)])
+            found = b.intrinsic("smin", t, [found, limit])
+        return b.cast("zext", found, "i64")
 
     def step(self, e: Expr) -> int:
         """Stride of an expression from lane to lane, excluding run-time terms."""
@@ -272,6 +275,10 @@ class Evaluator:
         if not spread and self.space.is_short_stride(moves) and (mask is None or has_masks(b)):
             return strided_loads.load(b, dtype, pointer, self.base(position, offset), moves, position.width, mask)
         if spread or moves not in (1, -1):
+            if spread and has_small_table(b, position.width, value.tensor.size, 8 * dtype.itemsize):
+                index = self.vector_index(position, offset, "i32")
+                found = look_up_in_memory(b, memory_type(dtype), pointer, value.tensor.size, index)
+                return from_memory(b, dtype, found)
             return self.load_gather(position, dtype, pointer, offset, mask)
         index = self.safe_base(position, offset, at.conditions)
         return self.load_run(position, dtype, pointer, index, moves, mask, self.prefetches.get(key, 0))
