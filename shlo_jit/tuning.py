@@ -476,6 +476,11 @@ GEMM_PACK_PREFETCH = 8
 ROUNDED_GROUP = 16
 """Minimum terms with a scale in common, for activations to be rounded where that is asked for. Chosen: with fewer,
 scales take more operations than products."""
+UNPACKED_AGAIN = 16
+"""Minimum times that a loop would unpack an element, for a small array to be unpacked before it if the loop would be
+split otherwise. Chosen: zero points of groups are shared by at least as many weights."""
+PACKED_FIELDS_BYTES = 64 << 10
+"""Minimum bytes of words for their fields to be read as packed elements. Chosen: that of COMPUTED_OPERAND_BYTES."""
 COMPUTED_OPERAND_BYTES = 64 << 10
 """Minimum bytes of an operand for a product to compute it where it reads it. Chosen: smaller ones stay in a cache."""
 COMPUTED_OPERAND_SHARE = 0.75

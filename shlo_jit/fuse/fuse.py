@@ -13,7 +13,7 @@ from shlo_jit import tuning
 from shlo_jit.caches import PLAIN, Caches
 from shlo_jit.fuse.computed_operands import form_computed_operands
 from shlo_jit.fuse.epilogue import attach_epilogues
-from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant
+from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant, is_packed_view
 from shlo_jit.fuse.line_tiles import form_line_tiles
 from shlo_jit.fuse.loop_interchange import interchange_loop
 from shlo_jit.fuse.maps import part_of
@@ -89,7 +89,7 @@ class _Fusion(Grouping):
                 self.concatenate(op, position)
             elif op.name == "stablehlo.pad" and not is_fusible(op):
                 fuse_interior_pad(self, op, position)
-            elif is_view(op) and op.result in self.memory:
+            elif is_packed_view(op) or (is_view(op) and op.result in self.memory):
                 self.view(op, position)
             elif is_fusible(op):
                 self.fusible(op, position)
@@ -245,10 +245,10 @@ class _Fusion(Grouping):
 
 
 def is_view(op: Op) -> bool:
-    """Whether an op's result has the same memory layout as its operand: a reshape, or a broadcast that repeats nothing,
-    with which frontends make an index from a scalar."""
+    """Whether an op's result has the same memory layout as its operand: a reshape, a broadcast that repeats nothing,
+    with which frontends make an index from a scalar, or packed elements."""
     if op.name != "stablehlo.broadcast_in_dim":
-        return op.name == "stablehlo.reshape"
+        return op.name == "stablehlo.reshape" or is_packed_view(op)
     dims, source = op.ints("broadcast_dimensions"), op.operands[0].tensor
     wide = [d for d, n in zip(dims, source.extents, strict=True) if is_wide(n)]
     return wide == sorted(wide) and equal(source.size, op.result.tensor.size)

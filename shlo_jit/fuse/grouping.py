@@ -6,6 +6,8 @@ values into memory.
 
 from __future__ import annotations
 
+import math
+
 from shlo_jit import tuning
 from shlo_jit.fuse.choices import Choices
 from shlo_jit.fuse.maps import operand_places
@@ -18,8 +20,30 @@ from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import At, NotAffine, Split
 from shlo_jit.ops import OPS, is_elementwise
 from shlo_jit.reasons import Reason
+from shlo_jit.sizes import hint_of
 
 TERMINATORS = {"stablehlo.return", "func.return"}
+
+
+def is_packed_view(op: Op) -> bool:
+    """Whether an op's result is elements that share bytes, in the memory of its operand, which no loop computes
+    (`passes/packed_fields.py`)."""
+    return op.name in ("stablehlo.bitcast_convert", "stablehlo.reshape") and op.result.tensor.is_packed
+
+
+def is_small_unpacked(op: Op, nest: Nest) -> bool:
+    """Whether elements that an op moves have been packed, and a nest would unpack each of them many times, as it would
+    zero points of groups."""
+    value, size = op.result, hint_of(op.result.tensor.size)
+    if any(hint_of(math.prod(nest.extents)) < tuning.UNPACKED_AGAIN * size for _ in nest.pending[value]):
+        return False
+    source = op
+    while source.name in ("stablehlo.reshape", "stablehlo.convert") and not source.operands[0].tensor.is_packed:
+        before = source.operands[0].op
+        if before is None:
+            return False
+        source = before
+    return source.name == "stablehlo.convert"
 
 
 def is_inline_constant(value: Value) -> bool:
@@ -123,6 +147,10 @@ class Grouping:
                 found = [(at, operand_places(op, at, nest.extents, unpacks=unpacks)) for at in places]
                 break
             except Split as split:
+                if is_small_unpacked(op, nest):
+                    return Refusal(
+                        "splits-loop", "reading it in place splits a loop over elements in order, and it is small"
+                    )
                 nest.split(split.var, split.factor)
             except NotAffine:
                 return Refusal(

@@ -139,9 +139,12 @@ def _delinearize(offset: Expr, shape: tuple[int, ...], extents: list[int]) -> tu
     dims = [(d, s) for d, s in enumerate(strides_of(shape)) if not equal(shape[d], 1)]
     parts: dict[int, list[tuple[int, int]]] = {d: [] for d, _ in dims}
     top: dict[int, int] = dict.fromkeys(parts, 0)
+    rest, backwards = offset.const, set[int]()
     for var, c in offset.terms:
-        if c < 0:
-            raise NotAffine
+        if c < 0:  # counted from the other end, and turned around below
+            rest += c * (extents[var] - 1)
+            backwards.add(var)
+            c = -c
         found = next(((d, s) for d, s in dims if c >= s), None)
         if found is None or c % found[1]:
             raise NotAffine
@@ -153,7 +156,6 @@ def _delinearize(offset: Expr, shape: tuple[int, ...], extents: list[int]) -> tu
             raise Split(var, room)
         parts[d].append((var, c // s))
         top[d] += (c // s) * (extents[var] - 1)
-    rest = offset.const
     out = [ZERO] * len(shape)
     if rest < 0:
         raise NotAffine
@@ -161,7 +163,8 @@ def _delinearize(offset: Expr, shape: tuple[int, ...], extents: list[int]) -> tu
         const, rest = divmod(rest, s)
         if const + top[d] >= shape[d]:
             raise NotAffine
-        out[d] = Expr(const, tuple(sorted(parts[d])))
+        const += sum(k * (extents[var] - 1) for var, k in parts[d] if var in backwards)
+        out[d] = Expr(const, tuple(sorted((var, -k if var in backwards else k) for var, k in parts[d])))
     return tuple(out)
 
 

@@ -81,6 +81,7 @@ from shlo_jit.passes.frontend.process_grid import process_grid
 from shlo_jit.passes.frontend.without_shape_operands import without_shape_operands
 from shlo_jit.passes.frontend.without_shardings import without_shardings
 from shlo_jit.passes.pack_constants import pack_constants
+from shlo_jit.passes.packed_fields import packed_fields
 from shlo_jit.passes.quantized.lower_quantized import lower_quantized
 from shlo_jit.passes.refuse_contradictions import may_contradict, refuse_contradictions
 from shlo_jit.passes.regions.elementwise_bodies import elementwise_bodies
@@ -177,6 +178,7 @@ PASSES = (
     Pass(own_operands),
     Pass(key_ranges),
     Pass(combine_collectives),
+    Pass(packed_fields),
     Pass(pack_constants),
 )
 """Passes that run on each function after inlining, in order."""

@@ -29,11 +29,12 @@ from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.moves import IllegalMove, Vectorize
-from shlo_jit.schedule.operand_in_registers import ordered, split_units
+from shlo_jit.schedule.operand_in_registers import ordered
 from shlo_jit.schedule.product_layout import ProductLayout
 from shlo_jit.schedule.register_vectors import ALIASED, LINE
 from shlo_jit.schedule.run_time_offsets import Offsets, bits_in_memory, take_offsets
 from shlo_jit.schedule.scratch import Field, Scratch
+from shlo_jit.schedule.shared_units import split_units
 from shlo_jit.schedule.space import Order, Space, linear, make_space
 from shlo_jit.schedule.summed_products import SUMMED, Totals, schedule_totals
 from shlo_jit.schedule.tasks import Tasks, cut

@@ -32,6 +32,7 @@ from shlo_jit.schedule.epilogue import WithEpilogue, Written, finish
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
 from shlo_jit.schedule.product_layout import ProductLayout
 from shlo_jit.schedule.products import gemm_types
+from shlo_jit.schedule.register_units import is_run
 from shlo_jit.schedule.run_time_offsets import bits_in_memory
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.space import Tile, linear
@@ -83,6 +84,10 @@ class InPanelsSchedule(WithEpilogue):
         inner = [Note(f"  {n.what}", n.value, n.why) for n in self.producer.notes]
         sums = [self.totals.note] if self.totals is not None else []
         return [Note("operand", "computed while it is packed", WHY), *inner, *self.lines, *after, *sums]
+
+
+WORD = 64
+"""Bits of the largest words that elements share."""
 
 
 def schedule_in_panels(step: ComputedOperandStep, layout: ProductLayout, context: Context) -> InPanelsSchedule:
@@ -203,8 +208,17 @@ def interleaved_variable(nest: Nest, tile: Tile, width: int) -> tuple[int | None
 
 
 def _contiguous(nest: Nest, part: Iterable[int]) -> int:
-    """Bytes of the arrays that are contiguous along one of the variables."""
-    return sum(k[0].tensor.nbytes for k in nest.loads if any(linear(k).coefficient(v) == 1 for v in part))
+    """Bytes of the arrays that are contiguous along one of the variables. Packed elements are if bytes or words of them
+    are, but not if all are in one."""
+
+    def is_contiguous(key: Key, v: int) -> bool:
+        moves, bits = linear(key).coefficient(v), bits_in_memory(key[0])
+        if not key[0].tensor.is_packed:
+            return moves == 1
+        return is_run(key[0], moves) or (moves == 1 and nest.extents[v] * bits > WORD)
+
+    variables = list(part)
+    return sum(k[0].tensor.nbytes for k in nest.loads if any(is_contiguous(k, v) for v in variables))
 
 
 def _number(nest: Nest, part: dict[int, int]) -> Expr:

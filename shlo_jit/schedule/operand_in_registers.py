@@ -20,13 +20,10 @@ from typing import NamedTuple
 from shlo_jit import tuning
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Key, Nest, is_wide
-from shlo_jit.fuse.plan import ComputedOperand, ComputedOperandStep
-from shlo_jit.ir.core import Value
-from shlo_jit.ir.index import variables
+from shlo_jit.fuse.plan import ComputedOperandStep
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.gemm.known_sizes import Layout
 from shlo_jit.kernels.target import Target
-from shlo_jit.ops.bit_fields import TAKES_BITS
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.byte_dots import ByteDots, byte_dots
 from shlo_jit.schedule.choice import Note
@@ -38,6 +35,7 @@ from shlo_jit.schedule.register_units import STEPS, Blocks, blocks_of, divide, i
 from shlo_jit.schedule.register_vectors import Vectors, lay_out
 from shlo_jit.schedule.run_time_offsets import Offsets, bits_in_memory, take_offsets
 from shlo_jit.schedule.scratch import Field, Scratch
+from shlo_jit.schedule.shared_units import MOST_IN_UNIT, bytes_read, in_words, short_of, split_units
 from shlo_jit.schedule.space import Order, Space, linear, make_space
 from shlo_jit.schedule.sum_order import is_chain
 from shlo_jit.schedule.summed_products import Totals, schedule_totals
@@ -54,7 +52,7 @@ REUSED = 4
 """Minimum vectors for outputs to be computed together: elements of fewer vectors are loaded again for each output, so
 that memory is read in order. On two threads of Zen 4, bf16 weights of 1536x576 from memory take 64 us instead of 79 for
 one vector and 103 instead of 110 for three, but 176 instead of 153 for eight."""
-SIXTEEN = Reason("sixteen-elements", "four bits are all that differs between the terms of a group")
+SIXTEEN = Reason("sixteen-elements", "two or four bits are all that differs between the terms of a group")
 """Why elements are looked up (`InRegistersSchedule.tabulated`)."""
 
 
@@ -164,19 +162,19 @@ class InRegistersSchedule(WithEpilogue):
     @property
     def words(self) -> set[Key]:
         """Loads of bytes of which each word is in a lane."""
-        found = (k for k in _in_words(self.nest, self.target) if k[0].tensor.size % 4 == 0 and self.dots is None)
+        found = (k for k in in_words(self.nest, self.target) if k[0].tensor.size % 4 == 0 and self.dots is None)
         return {k for k in found if self.space.collapse(linear(k)).coefficient(self.lanes) == 4}
 
     @property
     def short(self) -> list[int]:
-        """The variables that number terms between two lanes, if lanes are terms."""
-        return [v for v in self.along if self.along[v] < self.along[self.lanes]]
+        """The variables whose terms are computed for the lanes one after the other, if lanes are terms."""
+        return short_of(self.nest, self.along, self.lanes)
 
     @property
     def tabulated(self) -> Key | None:
-        """The load of 4-bit numbers of which an element of M is a function, with other values that are the same in all
-        lanes, if lanes are terms: the function of all 16 numbers is computed once for several vectors of terms, and
-        looked up. Arithmetic with scales and zero points then takes the same time whatever it is."""
+        """The load of numbers of 2 or 4 bits of which an element of M is a function, with other values that are the
+        same in all lanes, if lanes are terms: the function of all numbers is computed once for several vectors of
+        terms, and looked up. Arithmetic with scales and zero points then takes the same time whatever it is."""
         nest, space = self.nest, self.space
         if not self.target.looks_up_words or self.are_outputs or self.dots is not None or self.acc.name != "f32":
             return None
@@ -188,8 +186,9 @@ class InRegistersSchedule(WithEpilogue):
         dtype = moving[0][0].tensor.storage
         ops = [n.op for key, n in nest.nodes.items() if space.depends(key[1], inner)]
         is_plain = not any(at.conditions for at in places) and all(op.name != "stablehlo.iota" for op in ops)
-        computes = sum(cost(op) > 0 for op in ops) > 1
-        return moving[0] if dtype.bits == 4 and dtype.is_integer and is_plain and computes else None
+        least = {2: 1, 4: 2}.get(dtype.bits)
+        computes = least is not None and sum(cost(op) > 0 for op in ops) >= least
+        return moving[0] if dtype.is_integer and is_plain and computes else None
 
     @property
     def unrolled(self) -> set[int]:
@@ -302,8 +301,8 @@ def schedule_in_registers(
     outputs, source = math.prod(nest.extents[v] for v in free), op.operands[1 - side].tensor.storage
     vectors = lay_out(source, factor, nest, along, lanes, layout, side, rows, outputs, dots)
     registers = space.width // target.lanes(acc.bits) // (1 if dots is None else dots.per_lane)
-    own = along if lanes in along else free
-    if math.prod(nest.extents[v] for v in own if own[v] < own[lanes]) > STEPS or not free:
+    inner = short_of(nest, along, lanes) if lanes in along else [v for v in free if free[v] < free[lanes]]
+    if math.prod(nest.extents[v] for v in inner) > MOST_IN_UNIT or not free:
         return None
     together = 1 if lanes in free else _outputs_together(target, nest, space, lanes, count, registers, dots)
     are_kept = dots is None and _places(target, acc, space.width, nest, free, lanes, count) > 0
@@ -371,51 +370,6 @@ def ordered(nest: Nest, part: Mapping[int, int]) -> dict[int, int]:
     return dict(sorted(wide, key=lambda pair: -pair[1]))
 
 
-def split_units(
-    nest: Nest, operand: ComputedOperand, target: Target, *, are_bytes: bool
-) -> tuple[Nest, ComputedOperand]:
-    """Splits variables along which elements share bytes or words, so that lanes run along these, and the elements of
-    one are computed one after the other. `are_bytes`: elements are multiplied as bytes, and stay in theirs."""
-    splits: dict[int, int] = {}
-    cut = set[Key]() if are_bytes else _in_words(nest, target)
-    for key in nest.loads:
-        if key[0].tensor.is_packed or key in cut:
-            for v in (v for v, c in linear(key).terms if c == 1):
-                count = _elements_of_unit(key[0], nest.extents[v], None if are_bytes else target)
-                if count > 1:
-                    splits[v] = count
-    if not splits:
-        return nest, operand
-    nest = replace(nest, extents=list(nest.extents), stores=[replace(store) for store in nest.stores])
-    parts = [dict(part) for part in operand.parts]
-    for v, n in splits.items():
-        nest.split(v, n)
-        for part in parts:
-            if v in part:
-                part[len(nest.extents) - 1], part[v] = part[v], part[v] * n
-    return nest, ComputedOperand(operand.side, tuple(parts))
-
-
-def _in_words(nest: Nest, target: Target) -> set[Key]:
-    """The loads of bytes that are taken from words: integers of 8 bits that shifts and masks take apart, and numbers of
-    4 bits in bytes, if these are looked up by the lowest bits of words."""
-    readers = [node for node in nest.nodes.values() if node.op.name in TAKES_BITS]
-    found = {key for node in readers for key in node.operands if key in nest.loads and key[0].tensor.storage.bits == 8}
-    if target.looks_up_words:
-        found |= {k for k in nest.loads if k[0].tensor.storage.name in ("i4", "ui4") and not k[0].tensor.is_packed}
-    return found
-
-
-def _elements_of_unit(value: Value, extent: int, target: Target | None) -> int:
-    """Number of elements of a word or byte, of which lanes can run along several. Elements of a word are shifted in the
-    lanes that they are converted in; bytes would be widened before. Without a target: that of a byte."""
-    bits = bits_in_memory(value)
-    count = 32 // bits
-    if target is not None and count <= STEPS and extent % count == 0 and extent // count >= target.lanes(32):
-        return count
-    return 8 // bits if extent % (8 // bits) == 0 and extent > 8 // bits else 1
-
-
 def _lanes(
     nest: Nest,
     along: Collection[int],
@@ -433,7 +387,7 @@ def _lanes(
     best, most = 0, 0
     for v in free if is_chain(acc, target) else (*free, *along):
         runs = (key for key in nest.loads if is_run(key[0], linear(key).coefficient(v)))
-        nbytes = sum(_bytes_read(nest, key) for key in runs)
+        nbytes = sum(bytes_read(nest, key) for key in runs)
         if nbytes > most and nest.extents[v] >= full:
             best, most = v, nbytes
     kept = [_places(target, acc, width, nest, free, best, count) for width in (full, 2 * full)]
@@ -447,12 +401,6 @@ def _lanes(
             with suppress(IllegalMove):
                 return best, make_space(nest, target, Order.ANY, given=(Vectorize(best, width),))
     return best, None
-
-
-def _bytes_read(nest: Nest, key: Key) -> int:
-    """Bytes of the elements of an array that a product reads; those of a matrix that several vectors gather count for
-    each of them."""
-    return math.prod(nest.extents[v] for v in variables(key[1])) * bits_in_memory(key[0]) // 8
 
 
 def _places(

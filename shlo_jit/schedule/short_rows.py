@@ -13,7 +13,7 @@ from shlo_jit.schedule.space import linear
 
 def loops_around_lanes(s: InRegistersSchedule) -> list[int]:
     """The variables of the loops along k around that along the lanes, outermost first."""
-    return [v for v in s.along if s.along[v] > s.along[s.lanes]]
+    return [v for v in s.along if v != s.lanes and v not in s.short]
 
 
 def row_bytes(s: InRegistersSchedule, key: Key) -> int:

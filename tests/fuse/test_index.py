@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -39,6 +40,22 @@ def test_delinearize_inverts_linearize(shape: list[int]) -> None:
     back = ix.delinearize(ix.linearize(place, tuple(shape)), tuple(shape), shape)
     for point in itertools.product(*(range(n) for n in shape)):
         assert [value_of(e, dict(enumerate(point))) for e in back] == list(point)
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.data())
+def test_delinearize_of_reversed_dimensions(shape: list[int], data: st.DataObject) -> None:
+    """Variables may count from the other end, whatever the shape that they are moved to."""
+    turned = data.draw(st.lists(st.booleans(), min_size=len(shape), max_size=len(shape)))
+    place = tuple(
+        Expr(n - 1, ((v, -1),)) if back and n > 1 else ix.variable(v, n)
+        for v, (n, back) in enumerate(zip(shape, turned, strict=True))
+    )
+    offset = ix.linearize(place, tuple(shape))
+    for target in (tuple(shape), (math.prod(shape),)):
+        found = ix.linearize(ix.delinearize(offset, target, shape), target)
+        for point in itertools.product(*(range(n) for n in shape)):
+            where = dict(enumerate(point))
+            assert value_of(found, where) == value_of(offset, where)
 
 
 @given(st.integers(2, 6), st.integers(2, 6), st.integers(0, 3))

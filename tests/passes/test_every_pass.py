@@ -607,6 +607,21 @@ CASES = {
           return %4 : tensor<4xf32>"""),
         "all_reduce add negate abs all_reduce add add", "abs all_reduce add negate add", meaning=False,
     ),
+    "packed_fields": Case(
+        main(f"""%q = stablehlo.constant dense<"0x{"0123456789abcdef" * 512}"> : tensor<4096xui8>
+          %m = stablehlo.constant dense<15> : tensor<4096x2xui8>
+          %p = stablehlo.constant dense<[0, 4]> : tensor<2xui8>
+          %w = stablehlo.broadcast_in_dim %q, dims = [0] : (tensor<4096xui8>) -> tensor<4096x2xui8>
+          %by = stablehlo.broadcast_in_dim %p, dims = [1] : (tensor<2xui8>) -> tensor<4096x2xui8>
+          %s = stablehlo.shift_right_logical %w, %by : tensor<4096x2xui8>
+          %n = stablehlo.and %s, %m : tensor<4096x2xui8>
+          %f = stablehlo.convert %n : (tensor<4096x2xui8>) -> tensor<4096x2xf32>
+          %0 = stablehlo.multiply %x, %f : tensor<4096x2xf32>
+          return %0 : tensor<4096x2xf32>""", "tensor<4096x2xf32>", "tensor<4096x2xf32>"),
+        "constant constant constant broadcast_in_dim broadcast_in_dim shift_right_logical and convert multiply",
+        "constant bitcast_convert reshape convert convert reshape convert multiply", shape=(4096, 2), meaning=False,
+        given=("PACKED_FIELDS_BYTES", 0),
+    ),
     "pack_constants": Case(
         main(f"""%c = stablehlo.constant dense<"0x{'0F' * 1500}12"> : tensor<1501xi4>
           %0 = stablehlo.convert %c : (tensor<1501xi4>) -> tensor<1501xf32>

@@ -39,8 +39,8 @@ def has_small_table(b: Builder, n: int, size: int, bits: int) -> bool:
 
 
 def look_up_in_memory(b: Builder, kind: str, address: V, size: int, index: V) -> V:
-    """The elements of an array at indices of 32 bits, for which there is a small table. `kind`: their type in memory. An
-    index outside reads another element."""
+    """The elements of an array at indices of 32 bits, for which there is a small table. An index outside reads another
+    element. `kind`: their type in memory."""
     n, width, table = lanes(index.type), bits(kind), list[V]()
     for first in range(0, size, ENTRIES):
         count, at = min(ENTRIES, size - first), b.element(address, kind, i64(first))

@@ -205,13 +205,15 @@ class UnitWriter:
         return self.own_value(position, width)
 
     def table(self, variables: Variables, found: Found) -> V | None:
-        """The elements of M for all numbers that it is a function of, if they are looked up. `found`: see `element`."""
+        """The elements of M for all numbers that it is a function of, repeated to fill a register, if they are looked
+        up. `found`: see `element`."""
         key = self.s.tabulated
         if key is None:
             return None
         position = Position(variables, ENTRIES, None, self.known)
         position.memo.update(found)
-        position.memo[key] = vector_literal("i4", range(ENTRIES))
+        width = key[0].tensor.storage.bits  # an index has 4 bits: those above a number of 2 do not matter
+        position.memo[key] = vector_literal(f"i{width}", [i % (1 << width) for i in range(ENTRIES)])
         return self.own_value(position, ENTRIES)
 
     def own_value(self, position: Position, width: int) -> V:

@@ -109,7 +109,7 @@ def _affine(value: Value, dims: list[Dim], left: int) -> Affine | None:
             return _affine(source, dims, left - 1)
         ends = range_of(source, tuning.BYTE_SEARCH) if source.tensor.storage.is_integer else None
         return None if ends is None or not _is_narrow(*ends) else Affine(Placed(source, dims), *ends, dims)
-    moved = _moved(op, dims)
+    moved = axes_before(op, dims)
     if moved is not None:
         return _affine(op.operands[0], moved, left - 1)
     name = op.name.partition(".")[2]
@@ -128,7 +128,7 @@ def _placed(value: Value, dims: list[Dim], types: tuple[DType, ...] = ()) -> Pla
     while (op := value.op) is not None:
         if op.name == "stablehlo.convert" and op.operands[0].tensor.storage.is_float:
             types = (value.tensor.storage, *types)
-        elif (moved := _moved(op, dims)) is not None:
+        elif (moved := axes_before(op, dims)) is not None:
             dims = moved
         else:
             break
@@ -141,7 +141,7 @@ def is_splat(value: Value) -> bool:
     return value.op is not None and value.op.name == "stablehlo.constant" and value.op.constant.is_splat
 
 
-def _moved(op: Op, dims: list[Dim]) -> list[Dim] | None:
+def axes_before(op: Op, dims: list[Dim]) -> list[Dim] | None:
     """Returns the axes of the operand's dimensions, if an op only moves elements. `dims`: those of the result."""
     if op.name == "stablehlo.transpose":
         found: list[Dim] = [[] for _ in dims]
