@@ -5,13 +5,13 @@
 
     python -m benchmarks.language_model MODEL.gguf --batch 8
 
-The example runs with exact activations and with `round_activations="int8"`. Each run is a process of its own, and runs
-of the engines alternate. The table has medians over the rounds. Engines whose packages are not installed are left out:
-llama.cpp is called through llama-cpp-python, OpenVINO through openvino-genai, which reads GGUF files, ONNX Runtime with a
-graph of its own operators (`onnx_language_model.py`; once with exact activations, and once with the accuracy level 4 of
-products), and XLA:CPU through jax, with the example's own program. A run loads the model (the first round, which is not
-counted, compiles that of the example and writes the graph), reads a prompt of random tokens for each sequence, and
-decodes greedily. Columns:
+The example runs with exact activations and with `round_activations="int8"`. Each run is a process of its own, and
+runs of the engines alternate. The table has medians over the rounds. Engines whose packages are not installed are
+left out: llama.cpp is called through llama-cpp-python, OpenVINO through openvino-genai, which reads GGUF files, ONNX
+Runtime with a graph of its own operators (`onnx_language_model.py`; once with exact activations, and once with the
+accuracy level 4 of products), and XLA:CPU through jax, with the example's own program. A run loads the model (the
+first round, which is not counted, compiles that of the example and writes the graph), reads a prompt of random tokens
+for each sequence, and decodes greedily. Columns:
 
 - first token: seconds from the start of the process to the first token, with the compiled model on disk;
 - prompt, decoding: tokens/s of the prompts, and of one token of each sequence at a time (the median of a run);
