@@ -5,16 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from shlo_jit.fuse.nest import Key
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.gemm.dot_instructions import dot_bytes, multiply_byte_pairs, multiply_bytes, multiply_pairs
-from shlo_jit.kernels.llvm_values import V, const, lanes, vector
+from shlo_jit.kernels.llvm_values import V, const, i64, lanes, vector
 from shlo_jit.lower.elements.registers import register_type
 from shlo_jit.lower.kernels.units_in_registers import Variables, combinations, load_common_indices, moved_pointers
 from shlo_jit.lower.nest.evaluate import Evaluator
 from shlo_jit.lower.nest.position import Position
 from shlo_jit.schedule.groups_in_registers import GroupsSchedule
-from shlo_jit.schedule.space import Space
+from shlo_jit.schedule.run_time_offsets import bits_in_memory
+from shlo_jit.schedule.space import Space, linear
 
 
 class GroupTerms:
@@ -39,6 +41,14 @@ class GroupTerms:
     def totals(self, space: Space) -> Evaluator:
         """What computes f in some lanes."""
         return Evaluator(self.b, self.nest, space, self.pointers)
+
+    def first_byte(self, here: Variables, key: Key) -> tuple[V, int]:
+        """The address of the first byte of an output in an array of M, and the bytes to that of the next iteration of
+        its last variable."""
+        b, s, bits, offset = self.b, self.s, bits_in_memory(key[0]), linear(key)
+        first = self.ev.base(Position(here | dict.fromkeys((s.group, s.lanes, *s.short), i64(0)), 1), offset)
+        step = offset.coefficient([*s.free][-1]) * bits // 8
+        return b.offset(self.ev.pointers[key[0]], b.ashr(b.mul(first, bits), 3)), step
 
     def places(self, o: V, rows: Sequence[V]) -> list[Variables]:
         """The iterations of f for an output and some vectors."""

@@ -79,7 +79,7 @@ class LanesOfOutputs:
         b, s = self.b, self.s
         self.here = place_of(b, o, list(s.free), s.nest.extents)
         for key in self.raw:
-            address, step = self.first_byte(key)
+            address, step = self.t.first_byte(self.here, key)
             with b.loop(0, self.lanes, 1, "output") as i:
                 run = b.offset(address, b.mul(i, step))
                 for line in range(0, self.block.chunk * s.group_bytes, LINE):
@@ -125,7 +125,7 @@ class LanesOfOutputs:
         of the chunk."""
         b, t = self.b, self.t
         for key, raw in self.raw.items():
-            address, step = self.first_byte(key)
+            address, step = self.t.first_byte(self.here, key)
             address = b.offset(address, source)
             kind = vector("i32", width // LANE)
             lines = [b.load(kind, b.offset(address, i * step), align=1) for i in range(self.lanes)]
@@ -136,14 +136,6 @@ class LanesOfOutputs:
             for e, inner in enumerate(t.elements):
                 x = self.element(i, inner)
                 b.store(x, b.offset(self.terms, b.add(at, e * self.register)), align=self.register)
-
-    def first_byte(self, key: Key) -> tuple[V, int]:
-        """The address of the first byte of the block's first output, and the bytes to that of the next output."""
-        b, s, t, bits, offset = self.b, self.s, self.t, bits_in_memory(key[0]), linear(key)
-        place = self.here | dict.fromkeys((s.group, s.lanes, *s.short), i64(0))
-        first = t.ev.base(Position(place, 1), offset)
-        address = b.offset(t.ev.pointers[key[0]], b.ashr(b.mul(first, bits), 3))
-        return address, offset.coefficient(self.block.variable) * bits // 8
 
     def first_element(self, key: Key) -> tuple[V, int]:
         """The address of an array of f for the block's first output and the first group, and the bytes to that of the
@@ -196,7 +188,7 @@ class LanesOfOutputs:
             before = b.select(inside, b.mul(following, nbytes), i64(step * self.lanes))
             return b.offset(address, before), step
 
-        self.fetched = [moved(self.first_byte(key), s.group_bytes) for key in self.raw]
+        self.fetched = [moved(self.t.first_byte(self.here, key), s.group_bytes) for key in self.raw]
         self.fetched_too = [moved(self.first_element(key), key[0].tensor.storage.itemsize) for key in self.arranged]
         self.is_fetched = is_wanted
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from shlo_jit import tuning
 from shlo_jit.ir import index as ix
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.gemm.micro import fold
@@ -16,6 +17,7 @@ from shlo_jit.lower.kernels.units_in_registers import Variables
 from shlo_jit.lower.nest.evaluate import Evaluator
 from shlo_jit.lower.nest.position import Position
 from shlo_jit.schedule.groups_in_registers import LANE
+from shlo_jit.schedule.register_vectors import LINE
 
 LEAST = 16
 """Bytes of the shortest registers that instructions multiply."""
@@ -42,7 +44,16 @@ class LanesOfGroups:
         self.sums_here = [b.offset(t.sums, b.mul(r, 4 * s.groups)) for r in numbers]
         self.factors = [b.offset(t.vectors, b.mul(r, s.row)) for r in numbers]
         self.places = t.places(o, numbers)
+        if s.passes == 1:
+            self.fetch_later()
         self.store_all(self.totals_of_groups())
+
+    def fetch_later(self) -> None:
+        """Fetches as many bytes of later outputs as this one has into the second-level cache."""
+        for key in self.s.nest.loads:
+            address, _ = self.t.first_byte(self.here, key)
+            for line in range(0, self.s.run, LINE):
+                self.b.prefetch(self.b.offset(address, tuning.GROUPS_PREFETCH + line), locality=2)
 
     def totals_of_groups(self) -> list[V]:
         """The sums over all groups."""
