@@ -5,12 +5,13 @@
 
     python -m benchmarks.language_model MODEL.gguf --batch 8
 
-Each run is a process of its own, and runs of the engines alternate. The table has medians over the rounds. Engines
-whose packages are not installed are left out: llama.cpp is called through llama-cpp-python, OpenVINO through
-openvino-genai, which reads GGUF files, ONNX Runtime with a graph of its own operators (`onnx_language_model.py`; once
-with exact activations, and once with the accuracy level 4 of products), and XLA:CPU through jax, with the example's own
-program. A run loads the model (the first round, which is not counted, compiles that of the example and writes the
-graph), reads a prompt of random tokens for each sequence, and decodes greedily. Columns:
+The example runs with exact activations and with `round_activations="int8"`. Each run is a process of its own, and
+runs of the engines alternate. The table has medians over the rounds. Engines whose packages are not installed are
+left out: llama.cpp is called through llama-cpp-python, OpenVINO through openvino-genai, which reads GGUF files, ONNX
+Runtime with a graph of its own operators (`onnx_language_model.py`; once with exact activations, and once with the
+accuracy level 4 of products), and XLA:CPU through jax, with the example's own program. A run loads the model (the
+first round, which is not counted, compiles that of the example and writes the graph), reads a prompt of random tokens
+for each sequence, and decodes greedily. Columns:
 
 - first token: seconds from the start of the process to the first token, with the compiled model on disk;
 - prompt, decoding: tokens/s of the prompts, and of one token of each sequence at a time (the median of a run);
@@ -41,7 +42,7 @@ from rich.table import Table
 
 EXAMPLE = Path(__file__).parent.parent / "examples" / "language_model"
 ROUNDED = {
-    "shlo_jit": "f32", "llama.cpp": "8 bits", "OpenVINO": "8 bits", "ONNX Runtime": "f32",
+    "shlo_jit": "f32", "shlo_jit int8": "8 bits", "llama.cpp": "8 bits", "OpenVINO": "8 bits", "ONNX Runtime": "f32",
     "ONNX Runtime level 4": "8 bits", "XLA:CPU": "f32",
 }  # fmt: skip
 PACKAGES = {
@@ -49,7 +50,7 @@ PACKAGES = {
     "ONNX Runtime level 4": ["onnxruntime", "onnx"], "XLA:CPU": ["jax"],
 }  # fmt: skip
 """What engines need besides shlo_jit."""
-BATCHES = ["shlo_jit", "llama.cpp", "XLA:CPU"]
+BATCHES = ["shlo_jit", "shlo_jit int8", "llama.cpp", "XLA:CPU"]
 """Engines that run several sequences in one step here."""
 Run = dict[str, Any]
 
@@ -59,12 +60,12 @@ def prompt_of(length: int, sequence: int = 0) -> list[int]:
     return np.random.default_rng(sequence).integers(3, 20000, length).tolist()
 
 
-def run_example(o: argparse.Namespace, began: float) -> Run:
+def run_example(o: argparse.Namespace, began: float, round_activations: str | None = None) -> Run:
     sys.path.insert(0, str(EXAMPLE))
     from generate import Generator  # type: ignore[import-not-found]
     from kept_model import LIBRARY, kept_model  # type: ignore[import-not-found]
 
-    folder = kept_model(o.model, o.slots, batch=o.batch)
+    folder = kept_model(o.model, o.slots, batch=o.batch, round_activations=round_activations)
     return _generate(o, began, Generator.loaded(folder / LIBRARY, o.threads))
 
 
@@ -224,6 +225,7 @@ def run_xla(o: argparse.Namespace, began: float) -> Run:
 
 ENGINES: dict[str, Callable[[argparse.Namespace, float], Run]] = {
     "shlo_jit": run_example,
+    "shlo_jit int8": partial(run_example, round_activations="int8"),
     "llama.cpp": run_llama,
     "OpenVINO": run_openvino,
     "ONNX Runtime": run_onnx,

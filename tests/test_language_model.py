@@ -40,19 +40,20 @@ from shlo_jit import builder as b
 PROMPT = [20, 7, 250, 33, 33, 101, 9, 60, 222, 140, 5]
 
 
-def compiled(model, name: str, chunk: int, slots: int, batch: int = 1) -> Any:
+def compiled(model, name: str, chunk: int, slots: int, batch: int = 1, **options: Any) -> Any:
     return shlo_jit.compile(
         build(model, chunk, slots, batch),
         name,
         constants=named_arrays(model),
         donate=donated(model),
         assume_finite=True,
+        **options,
     )
 
 
-def generator_of(model, slots: int, chunk: int, batch: int = 1) -> Generator:
+def generator_of(model, slots: int, chunk: int, batch: int = 1, **options: Any) -> Generator:
     slots = -(-slots // chunk) * chunk
-    return Generator(*(compiled(model, name, chunk, slots, batch) for name in FUNCTIONS))
+    return Generator(*(compiled(model, name, chunk, slots, batch, **options) for name in FUNCTIONS))
 
 
 def texts_of(generator: Generator, *prompts: list[int], **options: Any) -> list[list[int]]:
@@ -85,6 +86,22 @@ def test_scores_are_those_of_numpy(architecture: str, kind: str, is_tied: bool, 
         token, scores, *states = exe(tokens[None], *place, np.float32(0), np.float32(1), np.int32(1), *states)
         np.testing.assert_allclose(scores, want[None, start + count - 1], atol=2e-4, rtol=2e-4)
         assert token == [np.argmax(scores)]
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q8_0"])
+@pytest.mark.parametrize("batch", [1, 8])
+def test_scores_with_rounded_activations(kind: str, batch: int, tmp_path: Path) -> None:
+    """They differ from the exact scores, by few percent of the spread of these."""
+    path = tmp_path / "model.gguf"
+    gguf_files.write(path, "llama", kind)
+    want = gguf_files.logits(path, "llama", PROMPT[:1])
+    exe = compiled(read_model(path), "next", 8, 32, batch, round_activations="int8")
+    states = [np.array([1, 2], np.uint64), *(np.zeros(port.shape, np.float32) for port in exe.inputs[STATES:])]
+    start, count = np.zeros(batch, np.int32), np.ones(batch, np.int32)
+    tokens = np.full((batch, 1), PROMPT[0], np.int32)
+    _, scores, *_ = exe(tokens, np.int32(0), start, count, np.float32(0), np.float32(1), np.int32(1), *states)
+    error = np.abs(scores - want[:1]).max() / want[0].std()
+    assert 1e-4 < error < 0.1
 
 
 def test_generated_tokens_are_the_likeliest(tmp_path: Path) -> None:
@@ -217,9 +234,13 @@ def test_a_compiled_model_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert (loaded.slots, loaded.chunk) == (24, 8)
     want = texts_of(generator_of(model, slots=20, chunk=8), PROMPT)
     assert texts_of(loaded, PROMPT) == want
+    rounded = kept_model(str(path), slots=20, chunk=8, round_activations="int8")
+    assert rounded not in (folder, kept_model(str(path), slots=20, chunk=8))
+    also = generator_of(model, slots=20, chunk=8, round_activations="int8")
+    assert texts_of(Generator.loaded(rounded / LIBRARY), PROMPT) == texts_of(also, PROMPT)
     gguf_files.write(path, "llama", "Q8_0")
     changed = kept_model(str(path), slots=20, chunk=8)
-    assert changed != folder and not folder.exists() and len([*changed.parent.iterdir()]) == 3
+    assert changed != folder and not folder.exists() and len([*changed.parent.iterdir()]) == 4
     assert texts_of(loaded, PROMPT) == want  # its files are still mapped
     monkeypatch.setattr("kept_model._state", lambda path: "another compiler")
     assert kept_model(str(path), slots=20, chunk=8) != changed
@@ -281,6 +302,7 @@ def test_the_command_line(folder: Path) -> None:
     assert run(sys.executable, "generate.py", "model.gguf", "--plain", "hello", *words, cwd=folder).startswith(
         "ready in"
     )
+    words += ["--round-activations", "int8"]
     shown = run(sys.executable, "generate.py", "model.gguf", "hello", "he", *words, cwd=folder)
     assert "8 more at" in shown
     assert run(sys.executable, "tokens.py", "model.gguf", "hello", cwd=folder) == "1 262 3\n"

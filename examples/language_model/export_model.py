@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gguf_model import Model, named_arrays, read_model
-from kept_model import CHUNK, FUNCTIONS
+from kept_model import CHUNK, FUNCTIONS, add_rounding
 from program import build, donated
 from tokens import Text
 from unsupported import UnsupportedModel
@@ -38,10 +38,12 @@ def export_model(
     batch: int = 1,
     target: str = "native",
     weights: str = "embedded",
+    round_activations: str | None = None,
 ) -> shlo_jit.Exported:
     """Writes the library `path` and its header. `weights`: `embedded`, or `file` for a file beside the library.
 
-    `slots` is the number of positions, rounded up to whole chunks, for each of `batch` sequences.
+    `slots` is the number of positions, rounded up to whole chunks, for each of `batch` sequences. `round_activations`:
+    `int8` to multiply weights of few bits by activations of 8 bits, which takes less time.
     """
     return shlo_jit.export(
         build(model, chunk, -(-slots // chunk) * chunk, batch),
@@ -52,6 +54,7 @@ def export_model(
         constants=dict.fromkeys(FUNCTIONS, named_arrays(model)),
         donate=donated(model),
         assume_finite=True,
+        round_activations=round_activations,
         target=target,
         weights=weights,
     )
@@ -63,13 +66,15 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--slots", type=int, default=1024, help="number of tokens that the caches hold (1024)")
     parser.add_argument("--target", default="native", help="processor to compile for (this one)")
+    add_rounding(parser)
     given = parser.parse_args()
     try:
         model = read_model(given.model)
         text = Text(model.metadata)
     except (OSError, UnsupportedModel) as error:
         raise SystemExit(f"{given.model}: {error}") from None
-    export_model(model, given.folder / "model.o", slots=given.slots, target=given.target)
+    path, rounding = given.folder / "model.o", given.round_activations
+    export_model(model, path, slots=given.slots, target=given.target, round_activations=rounding)
     (given.folder / "vocabulary.bin").write_bytes(vocabulary_file(text.bytes_of_tokens(), text.ends))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kept_model import FUNCTIONS, LIBRARY, kept_model, metadata_of
+from kept_model import FUNCTIONS, LIBRARY, add_rounding, kept_model, metadata_of
 from tokenizers.decoders import DecodeStream
 from tokens import Text
 from unsupported import UnsupportedModel
@@ -133,6 +133,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--top-k", type=int, default=40, help="number of tokens to draw from, up to 64 (40)")
     parser.add_argument("--seed", type=int, default=0, help="another number gives another text")
     parser.add_argument("--threads", type=int, help="number of threads (all processors)")
+    add_rounding(parser)
     return parser.parse_args()
 
 
@@ -140,7 +141,9 @@ def main() -> None:
     given = options()
     began = time.perf_counter()
     try:
-        folder = kept_model(given.model, given.slots, batch=len(given.prompt))
+        folder = kept_model(
+            given.model, given.slots, batch=len(given.prompt), round_activations=given.round_activations
+        )
         text = Text(metadata_of(folder))
         prompts = [text.tokens(p) if given.plain else text.question(p, given.system) for p in given.prompt]
     except (OSError, UnsupportedModel) as error:

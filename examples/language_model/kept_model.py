@@ -7,6 +7,7 @@ is found by a key of the file, the options, the source of this example and that 
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import os
@@ -25,16 +26,25 @@ FUNCTIONS = ["prompt", "next"]
 LIBRARY, METADATA = "model.o", "metadata.json"
 
 
-def kept_model(path: str, slots: int, chunk: int = CHUNK, batch: int = 1) -> Path:
+def add_rounding(parser: argparse.ArgumentParser) -> None:
+    """Adds the option `--round-activations`."""
+    text = "round activations to 8 bits before they meet weights of few bits: faster, less accurate"
+    parser.add_argument("--round-activations", choices=["int8"], help=text)
+
+
+def kept_model(
+    path: str, slots: int, chunk: int = CHUNK, batch: int = 1, round_activations: str | None = None
+) -> Path:
     """Returns the folder of the compiled model, which is made if there is none.
 
     Raises OSError for a file that cannot be read, and UnsupportedModel with the reason if this example cannot run it.
     """
-    whole = f"{platform.node()} {os.path.realpath(path)} {slots} {chunk} {batch}"
+    options = {"slots": slots, "chunk": chunk, "batch": batch, "round_activations": round_activations}
+    whole = f"{platform.node()} {os.path.realpath(path)} {options}"
     name = _digest(whole)
     folder = _root() / f"{name}-{_digest(_state(path))}"
     if not folder.exists():
-        _make(folder, path, slots, chunk, batch)
+        _make(folder, path, options)
         for other in folder.parent.glob(f"{name}-*"):  # of an earlier state of the file or the sources
             if other != folder:
                 shutil.rmtree(other, ignore_errors=True)
@@ -46,7 +56,7 @@ def metadata_of(folder: Path) -> dict[str, Any]:
     return json.loads((folder / METADATA).read_text())
 
 
-def _make(folder: Path, path: str, slots: int, chunk: int, batch: int) -> None:
+def _make(folder: Path, path: str, options: dict[str, Any]) -> None:
     # A start that finds the folder needs none of these modules, so it does not wait for them.
     from export_model import export_model
     from gguf_model import read_model
@@ -59,7 +69,7 @@ def _make(folder: Path, path: str, slots: int, chunk: int, batch: int) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent, ignore_cleanup_errors=True) as temporary:
         made = Path(temporary) / "made"
         made.mkdir()
-        export_model(model, made / LIBRARY, slots=slots, chunk=chunk, batch=batch, weights="file")
+        export_model(model, made / LIBRARY, weights="file", **options)
         (made / METADATA).write_text(json.dumps(model.metadata))
         try:
             made.rename(folder)

@@ -5,6 +5,9 @@
 The bytes of an output are one run in memory, so a register holds terms of several short groups. The exact sums of as
 many groups as there are lanes are computed together. Then the loop f runs once for all of them, with lanes along the
 groups, as the scales of an output are contiguous too.
+
+With more vectors, lanes are adjacent outputs. Their bytes are transposed first, so that a register holds some terms of
+each of them. Then the sums of a group are in lanes as they are, and so are those over all groups.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from shlo_jit import tuning
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Key, Nest
 from shlo_jit.fuse.plan import ComputedOperandStep
-from shlo_jit.ir.core import Op
+from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import I8
 from shlo_jit.kernels.gemm.known_sizes import Layout
 from shlo_jit.kernels.target import Target
@@ -37,12 +40,20 @@ from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.shared_units import split_units
 from shlo_jit.schedule.space import Order, Space, linear, make_space
 from shlo_jit.schedule.summed_products import SUMMED, Totals, schedule_totals
-from shlo_jit.schedule.tasks import Tasks, cut
+from shlo_jit.schedule.tasks import Tasks, cut, shared
 
 LANE = 4
 """Terms that a lane of 32 bits adds up."""
 TOGETHER = 4
 """Maximum vectors whose sums are in registers together."""
+BLOCK_ROWS = 4
+"""Minimum vectors for which bytes are transposed."""
+UNITS = 4
+"""Minimum blocks of a task, if there are many."""
+FEW_TASKS = 4
+"""Tasks from which on they are as long as that."""
+BLOCK_BYTES = 1 << 14
+"""Maximum bytes that are transposed at a time: they stay in a first-level cache."""
 LONG = 4
 """Maximum registers of a group. Longer groups are multiplied one after the other (`operand_in_registers.py`)."""
 
@@ -56,6 +67,23 @@ class Dots(NamedTuple):
     """The number that is subtracted from the elements of M, so that they have no sign."""
     together: int = 1
     """Registers whose sums fit 16 bits together (`pairs`)."""
+
+
+class Block(NamedTuple):
+    """How adjacent outputs are computed in lanes."""
+
+    outputs: int
+    """Number of lanes."""
+    variable: int
+    """The variable that numbers the outputs in the loops of M."""
+    space: Space
+    """The loops of f, with lanes along the outputs."""
+    arranged: tuple[Key, ...]
+    """Arrays of f that are contiguous along the groups, and are transposed too."""
+    chunk: int
+    """Groups whose terms are transposed at a time."""
+    rows: int
+    """Vectors whose sums are in registers together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +121,10 @@ class GroupsSchedule(KernelSchedule):
     """Its loops, with lanes along the groups."""
     variables: tuple[tuple[int, ...], tuple[int, ...], int]
     """Its variables that number vectors and outputs, outermost first, and groups."""
+    block: Block | None
+    """How most outputs are computed, if lanes are outputs: all but the last of each run that fill no register."""
     tasks: Tasks
+    """Units are outputs, or runs of as many as a block has."""
 
     @property
     def passes(self) -> int:
@@ -146,8 +177,12 @@ class GroupsSchedule(KernelSchedule):
     def notes(self) -> list[Note]:
         head = Note("operand", "computed in registers", Reason("few-rows-reuse", f"{self.rows} vectors use it"))
         text = "the arrays that the operand is computed from are contiguous along its terms"
-        lanes = Note("lanes", f"{self.register} terms, then {self.together} groups", Reason("operand-contiguous", text))
-        return [head, lanes, self.tasks.note("output"), Note("sum", "over the products, in lanes", SUMMED)]
+        why = Reason("operand-contiguous", text)
+        lanes = Note("lanes", f"{self.register} terms, then {self.together} groups", why)
+        if self.block is not None:
+            lanes = Note("lanes", f"{self.block.outputs} outputs, whose terms are transposed", why)
+        unit = self.tasks.note("output" if self.block is None else "unit")
+        return [head, lanes, unit, Note("sum", "over the products, in lanes", SUMMED)]
 
 
 def schedule_groups(step: ComputedOperandStep, layout: ProductLayout, context: Context) -> GroupsSchedule | None:
@@ -195,8 +230,14 @@ def schedule_groups(step: ComputedOperandStep, layout: ProductLayout, context: C
         totals=totals,
         total_space=total_space,
         variables=(*parts, number),
+        block=None,
         tasks=cut(outputs, terms * (rows + each)),
     )
+    block = _block_of(found, target)
+    if block is not None:
+        run = nest.extents[block.variable]
+        units = outputs // run * -(-run // block.outputs)
+        found = replace(found, block=block, tasks=_tasks_of_blocks(units, terms * (rows + each)))
     fields = Field("vectors", rows * found.row), Field("sums", rows * found.groups * 4)
     return replace(found, scratch=Scratch(shared=fields))
 
@@ -246,3 +287,67 @@ def _with_lanes(nest: Nest, number: int, target: Target) -> Space | None:
     with suppress(IllegalMove):
         return make_space(nest, target, Order.ANY, given=(Vectorize(number, lanes),))
     return None
+
+
+def _block_of(s: GroupsSchedule, target: Target) -> Block | None:
+    """How adjacent outputs are computed in lanes, if there are enough vectors, and all arrays can be transposed."""
+    own, variable, lanes = s.totals.epilogue.schedule.nest, [*s.free][-1], s.register // LANE
+    _, outputs, _ = s.variables
+    run, groups = s.nest.extents[variable], s.groups
+    if s.rows < BLOCK_ROWS or run < lanes or own.extents[outputs[-1]] % run or not _are_transposable(s, variable):
+        return None
+    with suppress(IllegalMove):
+        space = make_space(own, target, Order.ANY, given=(Vectorize(outputs[-1], lanes),))
+        arranged = _arranged(s, space)
+        if arranged is None:
+            return None
+        most = max(2, BLOCK_BYTES // (lanes * s.group_bytes * math.prod(s.nest.extents[v] for v in s.short)))
+        chunk = -(-groups // -(-groups // most))
+        return Block(lanes, variable, space, arranged, chunk, _divided(s.rows, target.vector_registers // 4))
+    return None
+
+
+def _tasks_of_blocks(units: int, work: int) -> Tasks:
+    """Tasks of several blocks, if there are enough: all but the first of a task are fetched by the one before."""
+    tasks = cut(units, work)
+    most = units // UNITS
+    if tasks.tasks <= most or most < FEW_TASKS:
+        return tasks
+    return shared(units, most, Reason("tasks-by-work", f"a task has at least {UNITS} units, which fetch the next ones"))
+
+
+def _divided(rows: int, most: int) -> int:
+    """The number of vectors of a pass, if each has at most so many."""
+    return -(-rows // -(-rows // most))
+
+
+def _are_transposable(s: GroupsSchedule, variable: int) -> bool:
+    """Whether M is computed from bytes only, one or several for each lane, which are contiguous along all terms of an
+    output, and read once."""
+    seen = set[Value]()
+    for key in s.nest.loads:
+        value, offset, bits = key[0], linear(key), bits_in_memory(key[0])
+        along = offset.coefficient(s.lanes)
+        if value in seen or offset.syms or along * bits != 8 or offset.coefficient(s.group) != s.group_bytes * along:
+            return False
+        if offset.const * bits % 8 or offset.coefficient(variable) * bits % 8:
+            return False
+        seen.add(value)
+    return True
+
+
+def _arranged(s: GroupsSchedule, space: Space) -> tuple[Key, ...] | None:
+    """The arrays of f that are contiguous along the groups instead of the outputs; None if others are contiguous along
+    neither of them."""
+    found: list[Key] = []
+    for key in s.totals.epilogue.schedule.nest.loads:
+        offset, lanes = linear(key), {space.vector} if space.vector is not None else set[int]()
+        if key[0] in (s.totals.buffer, s.totals.total) or not space.depends(key[1], lanes):
+            continue
+        if space.vector is not None and not offset.syms and offset.coefficient(space.vector) == 1:
+            continue
+        is_plain = not (offset.syms or key[1].conditions or key[0].tensor.is_packed or key[0].tensor.storage.is_complex)
+        if not is_plain or offset.coefficient(s.variables[2]) != 1:
+            return None
+        found.append(key)
+    return tuple(found)

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shlo_jit.fuse.nest import Key
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.gemm.dot_instructions import dot_bytes, multiply_pairs
-from shlo_jit.kernels.llvm_values import V, const, i64, lanes, vector
+from shlo_jit.kernels.llvm_values import V, i64, lanes, vector
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.registers import register_type
 from shlo_jit.lower.kernels.outputs_in_registers import Outputs, Places, Steps
 from shlo_jit.lower.kernels.terms_in_registers import Terms
 from shlo_jit.lower.kernels.units_in_registers import UnitWriter, Variables
-from shlo_jit.lower.nest.evaluate import Evaluator
 from shlo_jit.lower.nest.position import Position
 from shlo_jit.schedule.byte_dots import ByteDots
 
@@ -120,22 +118,6 @@ def element_of(w: UnitWriter, variables: Variables, width: int, mask: V | None) 
     x = w.ev.value(Position(variables, width, mask, w.known), w.s.key)
     assert isinstance(x, V)
     return w.b.splat(x, width)
-
-
-def less_smallest(b: Builder, ev: Evaluator, position: Position, key: Key, low: int) -> V:
-    """Elements of the computed operand less the smallest number that they may be, as bytes without sign."""
-    node = ev.nest.nodes.get(key)
-    if node is not None and node.op.name == "stablehlo.convert":
-        dtype = node.operands[0][0].tensor.storage
-        if dtype.is_integer and dtype.kind == "i" and low == -1 << dtype.bits - 1:  # the first bit flips
-            x = ev.value(position, node.operands[0])
-            assert isinstance(x, V)
-            x = b.splat(x, position.width)
-            return b.cast("zext", b.xor(x, const(x.type, low)), "i8")
-    x = ev.value(position, key)
-    assert isinstance(x, V)
-    x = b.splat(x, position.width)
-    return b.sub(x, const(x.type, low)) if low else x
 
 
 def converted(w: UnitWriter, x: V, dtype: DType) -> V:

@@ -7,15 +7,9 @@ from collections.abc import Sequence
 
 from shlo_jit.kernels.gemm.dot_instructions import multiply_byte_pairs, multiply_pairs
 from shlo_jit.kernels.llvm_values import V, const, i64, lanes, vector
-from shlo_jit.lower.kernels.bytes_in_registers import (
-    ByteOutputs,
-    ByteTerms,
-    converted,
-    element_of,
-    factor_of,
-    less_smallest,
-)
+from shlo_jit.lower.kernels.bytes_in_registers import ByteOutputs, ByteTerms, converted, element_of, factor_of
 from shlo_jit.lower.kernels.outputs_in_registers import Places, Steps
+from shlo_jit.lower.kernels.shifted_bytes import less_smallest
 from shlo_jit.lower.kernels.units_in_registers import UnitWriter, Variables
 from shlo_jit.lower.nest.position import Position
 

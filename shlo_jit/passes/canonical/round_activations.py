@@ -8,8 +8,9 @@ Needs: static shapes. Guarantees: nothing. With weights (q - z) * s that are aff
                              sum over G of (dot_general(xq, q) * xs * s  -  xs * (sum over I of xq) * z * s)
 
 A weight with one scale for each column has a single group: the row of activations. Scales are applied to the exact sums
-of a group. Nothing is rounded if both operands are affine in integers, if a group has few terms, or if sums might
-exceed 32 bits.
+of a group. Nothing is rounded if both operands are such weights, if a group has few terms, or if sums might exceed 32
+bits. Activations that are computed from integers, such as rows of an embedding, are no weights if they have factors of
+their own for each term.
 """
 
 from __future__ import annotations
@@ -48,14 +49,9 @@ def _visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | Non
         return None
     if any(v.tensor.dtype not in FLOATS for v in (*operands, op.result)) or not op.result.tensor.size:
         return None
-    found = [affine_weights(v) for v in operands]
-    if (found[0] is None) == (found[1] is None):
-        return None
-    side = 0 if found[1] is None else 1
-    weights = found[side]
-    assert weights is not None
-    product = _Product.of(rw, op, operands, side, weights)
-    return None if product is None else [product.emit()]
+    found = [_Product.of(rw, op, operands, side) for side in (0, 1)]
+    products = [product for product in found if product is not None]
+    return [products[0].emit()] if len(products) == 1 else None
 
 
 @dataclass
@@ -76,8 +72,11 @@ class _Product:
     """Axes of the weights' rows or columns, in the order of the matrix."""
 
     @classmethod
-    def of(cls, rw: Rewriter, op: Op, operands: list[Value], side: int, weights: Affine) -> _Product | None:
-        """Returns the product if its activations may be rounded."""
+    def of(cls, rw: Rewriter, op: Op, operands: list[Value], side: int) -> _Product | None:
+        """Returns the product if the operand on that side is a matrix of weights whose activations may be rounded."""
+        weights = affine_weights(operands[side])
+        if weights is None:
+            return None
         r = roles_of(op)
         roles = (r.rhs_batch, r.rhs_contracting) if side else (r.lhs_batch, r.lhs_contracting)
         batch, terms = (leaves_of([weights.dims[d] for d in dims]) for dims in roles)

@@ -205,6 +205,28 @@ def test_weights_must_be_affine(extent: int, lines: list[str], is_rounded: bool)
     assert products(text, rounded=None) == ["f32 f32"]
 
 
+def test_rows_of_an_embedding_are_activations() -> None:
+    """They are integers times scales too, but a norm has a factor for each term."""
+    text = """
+func.func @main(%i: tensor<4xi32>, %e: tensor<64x512xi8>, %g: tensor<512xf32>, %q: tensor<512x256xi8>)
+    -> tensor<4x256xf32> {
+  %0 = "stablehlo.gather"(%e, %i) {
+    dimension_numbers = #stablehlo.gather<offset_dims = [1], collapsed_slice_dims = [0], start_index_map = [0],
+      index_vector_dim = 1>,
+    slice_sizes = array<i64: 1, 512>
+  } : (tensor<64x512xi8>, tensor<4xi32>) -> tensor<4x512xi8>
+  %1 = stablehlo.convert %0 : (tensor<4x512xi8>) -> tensor<4x512xf32>
+  %2 = stablehlo.broadcast_in_dim %g, dims = [1] : (tensor<512xf32>) -> tensor<4x512xf32>
+  %3 = stablehlo.multiply %1, %2 : tensor<4x512xf32>
+  %4 = stablehlo.convert %q : (tensor<512x256xi8>) -> tensor<512x256xf32>
+  %r = stablehlo.dot_general {0}, %4, contracting_dims = [1] x [0]
+    : (tensor<4x512xf32>, tensor<512x256xf32>) -> tensor<4x256xf32>
+  return %r : tensor<4x256xf32>
+}"""
+    assert products(text.replace("{0}", "%3")) == ["i8 i8"]
+    assert products(text.replace("{0}", "%1")) == ["f32 f32"]  # either operand could be the weights
+
+
 def test_packed_words_are_recognized() -> None:
     text = """
 func.func @main(%x: tensor<2x512xf32>, %p: tensor<64x256xui32>, %s: tensor<4x256xf32>) -> tensor<2x256xf32> {
