@@ -1,8 +1,12 @@
 """Attention of a few rows over a cache reads the keys that a mask leaves in registers, and of the values that it leaves
-out only whether they are finite."""
+out only whether they are finite.
+
+SHLO_JIT_RANDOM=200 pytest -m slow tests/lower/test_few_rows_of_keys.py     # more random programs
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +19,7 @@ import shlo_jit
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 TARGETS = ("native", "x86-64-v3", "x86-64-v2")
+ROUNDS = int(os.environ.get("SHLO_JIT_RANDOM", "16"))
 Arrays = list[Any]
 
 
@@ -142,3 +147,36 @@ def test_other_programs_compute_all_keys(function: Any) -> None:
 def test_more_rows_few_products_and_few_keys_compute_all(rows: int, keys: int, heads: int) -> None:
     exe = check(by_head, [*numbers(rows, keys, 64, heads), np.int32(0), np.int32(50)])
     assert "masked-keys" not in exe.text("schedule")
+
+
+def random_attention(r: np.random.Generator) -> tuple[Callable[..., Any], Arrays]:
+    """A mask by bounds of each head, row or all, in one of two layouts; some values or keys are not finite."""
+    heads, rows, keys, depth = (int(r.integers(*span)) for span in ((8, 13), (1, 9), (512, 900), (8, 100)))
+    q, k, v = numbers(rows, keys, depth, heads, seed=int(r.integers(1 << 30)))
+    for x in (k, v):
+        if r.random() < 0.4:
+            x[tuple(int(r.integers(n)) for n in x.shape)] = r.choice([np.inf, -np.inf, np.nan])
+    shape = [(), (heads, 1, 1), (rows, 1), (heads, rows, 1)][int(r.integers(4))]
+    first = r.integers(0, keys, shape)
+    last = r.integers(first, keys + 1) if r.random() < 0.7 else np.minimum(first + 70, keys)
+    by_slots, is_window = r.random() < 0.5, r.random() < 0.5
+
+    def attended(q: Any, k: Any, v: Any, first: Any, last: Any) -> Any:
+        key, order = jnp.arange(keys), "kgd" if by_slots else "gkd"
+        inside = (key >= first) & (key < last) if is_window else key < last
+        return jnp.einsum(f"gqk,{order}->gqd", soft(jnp.einsum(f"gqd,{order}->gqk", q, k) / 8, inside), v)
+
+    if by_slots:
+        k, v = (np.ascontiguousarray(x.swapaxes(0, 1)) for x in (k, v))
+    return attended, [q, k, v, np.asarray(first, np.int32), np.asarray(last, np.int32)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(ROUNDS))
+def test_many_random_ranges(seed: int) -> None:
+    r = np.random.default_rng(seed)
+    function, given = random_attention(r)
+    target = TARGETS[int(r.integers(3))]
+    check(function, given, target=target)
+    if all(np.isfinite(x).all() for x in given):
+        check(function, given, target=target, assume_finite=True)
