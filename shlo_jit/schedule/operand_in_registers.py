@@ -43,6 +43,8 @@ from shlo_jit.schedule.tasks import Tasks, cut
 
 SUMMED = 2048
 """Outputs of a unit that adds up the parts of the terms."""
+ONE = cut(1, 0)
+"""The only task, until units are cut into tasks."""
 SIXTEEN = Reason("sixteen-elements", "four bits are all that differs between the terms of a group")
 """Why elements are looked up (`InRegistersSchedule.tabulated`)."""
 
@@ -99,12 +101,12 @@ class InRegistersSchedule(WithEpilogue):
     """Parts of the terms that are summed separately, and added up in order."""
     split: int
     """The variable that numbers terms and is cut into these parts."""
-    tasks: Tasks
-    sum_tasks: Tasks
+    tasks: Tasks = ONE
+    sum_tasks: Tasks = ONE
     """The tasks that add up the parts; a unit has SUMMED outputs of a product."""
-    written: Written | None
+    written: Written | None = None
     """The place that the results are written to, if it is not that of the product."""
-    totals: Totals | None
+    totals: Totals | None = None
     """The sum over the products, if only that is wanted: a unit has some outputs of all of them."""
 
     @property
@@ -268,7 +270,7 @@ def schedule_in_registers(
 ) -> InRegistersSchedule | None:
     """Returns the schedule; None if the product is not computed so."""
     op, target, totals = step.product.op, context.target, schedule_totals(step, layout, context.target)
-    found = of_matrix(op, step.producer.nest, step.operand, layout, target, is_whole=totals is not None)
+    found = of_matrix(op, step.producer.nest, step.operand, layout, target, is_whole=totals is not None, copies=True)
     if found is None:
         return None
     epilogue, written = (None, None) if totals is not None else finish(step.product, target, layout, None)
@@ -279,14 +281,7 @@ def schedule_in_registers(
 
 
 def of_matrix(
-    op: Op,
-    nest: Nest,
-    operand: ComputedOperand,
-    layout: ProductLayout,
-    target: Target,
-    *,
-    is_whole: bool,
-    copies: bool = True,
+    op: Op, nest: Nest, operand: ComputedOperand, layout: ProductLayout, target: Target, *, is_whole: bool, copies: bool
 ) -> InRegistersSchedule | None:
     """Returns the schedule of the units alone, without tasks; None if the product is not computed so. `nest` computes
     the operand. `is_whole`: the terms are not summed in parts. `copies`: whether vectors may be copied where they could
@@ -343,12 +338,7 @@ def of_matrix(
         chunk=chunk,
         parts=parts,
         split=split,
-        tasks=cut(1, 0),
-        sum_tasks=cut(1, 0),
-        written=None,
-        totals=None,
         epilogue=None,
-        scratch=Scratch(),
     )
 
 

@@ -196,7 +196,9 @@ def _schedule(step: RowBlocksStep, context: Context, most: int | None = None) ->
     if most is None and step.ranges is not None:
         rights = {s.step: s.right for s in stages if isinstance(s, RowProduct)}
         ranged = ranged_of(step, stages, rights, target)
-        stepped = [s if isinstance(s, RowNest) else _in_steps(s, step, ranged, buffers, target) for s in stages]
+        are_whole = division.block.value >= step.rows and division.parts == 1
+        whole = buffers if are_whole else None
+        stepped = [s if isinstance(s, RowNest) else _in_steps(s, step, ranged, whole, target) for s in stages]
         if step.ranges.adds_zeros and not any(isinstance(s, RowProduct) and _adds_zeros(s) for s in stepped):
             ranged = None
         else:
@@ -256,13 +258,16 @@ def _stage_of(
 
 
 def _in_steps(
-    s: RowProduct, step: RowBlocksStep, ranged: Ranged | None, buffers: Buffers, target: Target
+    s: RowProduct, step: RowBlocksStep, ranged: Ranged | None, whole: Buffers | None, target: Target
 ) -> RowProduct:
-    """The stage with panels for each step of keys, and an algorithm that does not depend on their number."""
+    """The stage with panels for each step of keys, and an algorithm that does not depend on their number. `whole`: the
+    buffers, if a block has all rows of a batch."""
     if ranged is None or not ranged.has(s.step):
         return s
-    if s.right is Right.SKINNY and (keys := _keys(s, step, ranged, buffers, target)) is not None:
-        return s._replace(keys=keys)
+    if s.right is Right.SKINNY and whole is not None:
+        keys = _keys(s, step, ranged, whole, target)
+        if keys is not None:
+            return s._replace(keys=keys)
     if s.right is Right.PACKED:
         size = -(-ranged.keys // ranged.step) * packed_bytes(step, s.step, s.product, target)
         return s._replace(panels=s.panels._replace(nbytes=size))
@@ -284,6 +289,7 @@ def _keys(
 
 
 def _adds_zeros(s: RowProduct) -> bool:
+    """Whether a product adds the products of 0 and the terms that it leaves out."""
     return s.keys is not None and s.keys.adds_zeros
 
 

@@ -149,6 +149,21 @@ def test_more_rows_few_products_and_few_keys_compute_all(rows: int, keys: int, h
     assert "masked-keys" not in exe.text("schedule")
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("moves", [("split", "by", 3), ("parallel", "grain", 2)])
+@pytest.mark.parametrize("finite", [False, True])
+def test_blocks_and_tasks_of_fewer_rows(finite: bool, moves: tuple[str, str, int], target: str) -> None:
+    """A schedule that is given may divide the rows of a batch. They are read in registers only together."""
+    move, key, count = moves
+    given = [*numbers(8, 700, 64), np.int32(100), np.int32(300)]
+    text = jax.jit(by_head, keep_unused=True).lower(*given).as_text()
+    usual = shlo_jit.compile(text, assume_finite=finite, target=target)
+    (label,) = [line.split()[0] for line in usual.text("schedule").splitlines() if line.split()[1:2] == ["attention"]]
+    schedule = {label: [{"move": move, **({"loop": "m"} if move == "split" else {}), key: count}]}
+    exe = check(by_head, given, assume_finite=finite, target=target, schedule=schedule)
+    assert stages(exe) == 0 and stages(usual) == 2
+
+
 def random_attention(r: np.random.Generator) -> tuple[Callable[..., Any], Arrays]:
     """A mask by bounds of each head, row or all, in one of two layouts; some values or keys are not finite."""
     heads, rows, keys, depth = (int(r.integers(*span)) for span in ((8, 13), (1, 9), (512, 900), (8, 100)))
