@@ -26,13 +26,13 @@ from shlo_jit.fuse.recompute import too_expensive_to_recompute
 from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.row_blocks import form_row_blocks
-from shlo_jit.fuse.row_ranges import mark_scores
+from shlo_jit.fuse.row_ranges import drop_ranges, mark_scores
 from shlo_jit.fuse.segments import segments_in
 from shlo_jit.fuse.state_reads import values_before_updates
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ir.index import NotAffine
 from shlo_jit.ops.bodies import CONTROL
-from shlo_jit.ops.ranged import is_ranged, whole_product
+from shlo_jit.ops.ranged import adds_zeros, is_ranged, whole_product
 from shlo_jit.reasons import Reason
 from shlo_jit.sizes import equal
 
@@ -103,6 +103,7 @@ class _Fusion(Grouping):
         outside, acts = outside_values(self.block, self.inner), any(map(step_acts, steps))
         block = PlanBlock(self.block, steps, results, outside, acts)
         form_row_blocks(block)
+        drop_ranges(block)
         attach_epilogues(block)
         form_line_tiles(block, self.caches)
         form_computed_operands(block)
@@ -131,7 +132,8 @@ class _Fusion(Grouping):
             pieces = next((p for p in found if isinstance(p, Pieces)), None)
             ranges = (op.operands[2], op.operands[3]) if is_ranged(op) else None
             own = whole_product(op) if ranges is not None else op
-            step = OpStep(position=position, op=own, pieces=pieces, ranges=ranges)
+            adds = ranges is not None and adds_zeros(op)
+            step = OpStep(position=position, op=own, pieces=pieces, ranges=ranges, adds_zeros=adds)
         self.steps.append(step)
         self.keep_order(step)
         for r in op.results:

@@ -100,6 +100,8 @@ class OpStep(Step):
     """For a product: the operand that is read in segments."""
     ranges: tuple[Value, Value] | None = None
     """For a product: for each row, the first term and the end of those that are not zero (`ops/ranged.py`)."""
+    adds_zeros: bool = False
+    """Whether the products of 0 and the terms that are left out are added."""
     needed_columns: tuple[Value, Value] | None = None
     """For a product: for each row, the first column and the end of those that matter (`row_ranges.py`)."""
     no_epilogue: Refusal | None = None
@@ -176,6 +178,11 @@ class RowRanges(NamedTuple):
     """The row program that computes the weights of the keys, if it may leave out keys."""
     scores: tuple[OpStep, ...]
     """The products whose columns are the keys, and which only that program reads."""
+
+    @property
+    def adds_zeros(self) -> bool:
+        """Whether the products of 0 and the terms that are left out are added."""
+        return self.terms.adds_zeros
 
 
 @dataclass(eq=False)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest
-from shlo_jit.fuse.plan import NestStep, OpStep, RowRanges, Step, ViewStep
+from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, RowRanges, Step, ViewStep
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.row_places import in_row_order, rows_of
 from shlo_jit.ir.core import Op, Value
@@ -70,6 +70,28 @@ def mark_scores(steps: Sequence[Step], readers: Mapping[Value, Sequence[Step]], 
             scores = writers.get(value, [])
             if len(scores) == 1 and value not in returned and [*readers.get(value, ())] == [program]:
                 _mark(scores[0], program, terms, value)
+
+
+def drop_ranges(block: PlanBlock) -> None:
+    """Drops the ranges of products that add zeros and are no stages of row blocks, which is what those are for, and the
+    loops that compute these ranges alone."""
+    products = [s for s in block.steps if isinstance(s, OpStep)]
+    left = [s.ranges for s in products if s.adds_zeros and s.ranges is not None]
+    for step in products:
+        if step.ranges in left or step.needed_columns in left:
+            bounds = step.ranges or step.needed_columns or ()
+            step.reads = [v for v in step.reads if v not in bounds or v in step.op.operands]
+            step.ranges, step.needed_columns, step.adds_zeros = None, None, False
+    dropped = [v for bounds in left for v in bounds]
+    if not dropped:
+        return
+    for step in [s for s in reversed(block.steps) if isinstance(s, NestStep | ViewStep)]:
+        wanted = {*block.results, *(v for s in block.steps for v in s.reads)}
+        if step.writes and all(v in dropped and v not in wanted for v in step.writes):
+            block.steps.remove(step)
+            dropped += step.reads
+            for other in block.steps:
+                other.after = [s for s in other.after if s is not step]
 
 
 def _mark(scores: Step, program: NestStep, terms: OpStep, value: Value) -> None:

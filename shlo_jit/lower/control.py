@@ -26,7 +26,7 @@ def _loop(low: Services, step: ControlStep, write: BlockWriter) -> None:
     swaps = low.memory.swaps.get(id(step), [])
     initial = [(low.address(s), low.address(t)) for s, t in swaps]
     if any(low.schedule.scratch(step)):
-        from shlo_jit.lower.kernels.dot import pack_before
+        from shlo_jit.lower.kernels.loop_panels import pack_before
 
         pack_before(low, step)
     head, inside, done = b.label("while"), b.label("do"), b.label("done")

@@ -4,7 +4,8 @@
 
 The result is that of dot_general. Row r of `lhs` is zero for terms outside of [starts[r], ends[r]), so these terms may
 be left out, and so may everything that only computes them. Neither the terms of `rhs` there nor what `lhs` would be
-computed from need to be finite. `passes/canonical/key_ranges.py` emits such calls for attention with masks.
+computed from need to be finite, unless the call is marked as one that adds zeros: then the products of 0 and the terms
+of `rhs` there are part of the sums. `passes/canonical/key_ranges.py` emits such calls for attention with masks.
 """
 
 from __future__ import annotations
@@ -25,16 +26,23 @@ class EmittedByPass(OpaqueAttr):
 
 MARK = EmittedByPass("#shlo_jit.ranged")
 """The attribute `ranged` of the calls."""
+ZEROS = EmittedByPass("#shlo_jit.ranged_with_zeros")
+"""The same attribute of calls that add the products of 0 and the terms that are left out."""
 
 
-def attributes_of(dot_numbers: object) -> dict[str, object]:
+def attributes_of(dot_numbers: object, *, adds_zeros: bool) -> dict[str, object]:
     """The attributes of a call. `dot_numbers`: those of the product with all terms."""
-    return {"call_target_name": RANGED, "dot_dimension_numbers": dot_numbers, "ranged": MARK}
+    return {"call_target_name": RANGED, "dot_dimension_numbers": dot_numbers, "ranged": ZEROS if adds_zeros else MARK}
 
 
 def is_ranged(op: Op) -> bool:
     """Whether an op is such a call."""
     return op.name == "stablehlo.custom_call" and op.attributes["call_target_name"] == RANGED
+
+
+def adds_zeros(op: Op) -> bool:
+    """Whether such a call adds the products of 0 and the terms that are left out."""
+    return op.attributes["ranged"] == ZEROS
 
 
 def whole_product(op: Op) -> Op:

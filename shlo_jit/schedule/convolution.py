@@ -35,8 +35,7 @@ from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.moves import ComputeAt, EdgeTiles, Move, Pack, SkipPadding, Unroll, UseLeaf, Vectorize, of_kind
 from shlo_jit.schedule.panels import PanelsSchedule
 from shlo_jit.schedule.product_decisions import check_used
-from shlo_jit.schedule.product_layout import Placed, Viewed
-from shlo_jit.schedule.products import READ_IN_PLACE, gemm_types
+from shlo_jit.schedule.product_layout import READ_IN_PLACE, Placed, Viewed, gemm_types
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.sizes import Size, equal
 

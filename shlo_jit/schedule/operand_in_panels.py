@@ -30,10 +30,8 @@ from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.epilogue import WithEpilogue, Written, finish
 from shlo_jit.schedule.nest import NestSchedule, schedule_nest
-from shlo_jit.schedule.product_layout import ProductLayout
-from shlo_jit.schedule.products import gemm_types
-from shlo_jit.schedule.register_units import is_run
-from shlo_jit.schedule.run_time_offsets import bits_in_memory
+from shlo_jit.schedule.product_layout import ProductLayout, gemm_types
+from shlo_jit.schedule.run_time_offsets import bits_in_memory, is_run
 from shlo_jit.schedule.scratch import Scratch
 from shlo_jit.schedule.space import Tile, linear
 from shlo_jit.schedule.summed_products import SUMMED, Totals, schedule_totals

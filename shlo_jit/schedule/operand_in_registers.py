@@ -12,15 +12,15 @@ together, and adds up the lanes of their sums at the end.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Key, Nest, is_wide
-from shlo_jit.fuse.plan import ComputedOperandStep
+from shlo_jit.fuse.plan import ComputedOperand, ComputedOperandStep
+from shlo_jit.ir.core import Op
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.gemm.known_sizes import Layout
 from shlo_jit.kernels.target import Target
@@ -29,29 +29,22 @@ from shlo_jit.schedule.byte_dots import ByteDots, byte_dots
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.epilogue import WithEpilogue, Written, finish
-from shlo_jit.schedule.moves import IllegalMove, Vectorize
-from shlo_jit.schedule.product_layout import ProductLayout
-from shlo_jit.schedule.register_units import STEPS, Blocks, blocks_of, divide, is_run
+from shlo_jit.schedule.product_layout import Placed, ProductLayout
+from shlo_jit.schedule.register_lanes import lanes_of, outputs_together, places_in_registers
+from shlo_jit.schedule.register_units import Blocks, blocks_of, divide, steps_of
 from shlo_jit.schedule.register_vectors import Vectors, lay_out
-from shlo_jit.schedule.run_time_offsets import Offsets, bits_in_memory, take_offsets
+from shlo_jit.schedule.run_time_offsets import Offsets, is_run, take_offsets
 from shlo_jit.schedule.scratch import Field, Scratch
-from shlo_jit.schedule.shared_units import MOST_IN_UNIT, bytes_read, in_words, short_of, split_units
-from shlo_jit.schedule.space import Order, Space, linear, make_space
+from shlo_jit.schedule.shared_units import MOST_IN_UNIT, in_words, short_of, split_units
+from shlo_jit.schedule.space import Space, linear
 from shlo_jit.schedule.sum_order import is_chain
 from shlo_jit.schedule.summed_products import Totals, schedule_totals
 from shlo_jit.schedule.tasks import Tasks, cut
 
-SUMMED_STEPS = 8
-"""Steps of k that are added to sums in registers together: sums and scales are loaded once for all of them."""
 SUMMED = 2048
 """Outputs of a unit that adds up the parts of the terms."""
-TOGETHER = 2
-"""Maximum outputs that are computed together if lanes are terms. With more, rows come from more places in memory at a
-time."""
-REUSED = 4
-"""Minimum vectors for outputs to be computed together: elements of fewer vectors are loaded again for each output, so
-that memory is read in order. On two threads of Zen 4, bf16 weights of 1536x576 from memory take 64 us instead of 79 for
-one vector and 103 instead of 110 for three, but 176 instead of 153 for eight."""
+ONE = cut(1, 0)
+"""The only task, until units are cut into tasks."""
 SIXTEEN = Reason("sixteen-elements", "two or four bits are all that differs between the terms of a group")
 """Why elements are looked up (`InRegistersSchedule.tabulated`)."""
 
@@ -108,12 +101,12 @@ class InRegistersSchedule(WithEpilogue):
     """Parts of the terms that are summed separately, and added up in order."""
     split: int
     """The variable that numbers terms and is cut into these parts."""
-    tasks: Tasks
-    sum_tasks: Tasks
+    tasks: Tasks = ONE
+    sum_tasks: Tasks = ONE
     """The tasks that add up the parts; a unit has SUMMED outputs of a product."""
-    written: Written | None
+    written: Written | None = None
     """The place that the results are written to, if it is not that of the product."""
-    totals: Totals | None
+    totals: Totals | None = None
     """The sum over the products, if only that is wanted: a unit has some outputs of all of them."""
 
     @property
@@ -124,7 +117,7 @@ class InRegistersSchedule(WithEpilogue):
     @property
     def steps(self) -> int:
         """Elements of M in each lane that are added to the sums together."""
-        return _steps(self.target, self.acc, self.space.width, self.places_in_registers > 0, self.dots)
+        return steps_of(self.target, self.acc, self.space.width, self.places_in_registers > 0, self.dots)
 
     @property
     def places_in_registers(self) -> int:
@@ -132,7 +125,9 @@ class InRegistersSchedule(WithEpilogue):
         are outputs: all of them, or one, or 0 if not even these fit."""
         if self.dots is not None:
             return 0
-        return _places(self.target, self.acc, self.space.width, self.nest, self.free, self.lanes, self.count)
+        return places_in_registers(
+            self.target, self.acc, self.space.width, self.nest, self.free, self.lanes, self.count
+        )
 
     @property
     def factor(self) -> DType:
@@ -278,41 +273,53 @@ def schedule_in_registers(
     step: ComputedOperandStep, layout: ProductLayout, context: Context
 ) -> InRegistersSchedule | None:
     """Returns the schedule; None if the product is not computed so."""
-    op, side, target = step.product.op, step.operand.side, context.target
-    acc = op.result.tensor.storage
+    op, target, totals = step.product.op, context.target, schedule_totals(step, layout, context.target)
+    found = of_matrix(op, step.producer.nest, step.operand, layout, target, is_whole=totals is not None, copies=True)
+    if found is None:
+        return None
+    epilogue, written = (None, None) if totals is not None else finish(step.product, target, layout, None)
+    result = layout.result if written is None else written.result
+    outputs = _places(found.side, result if totals is None else result._replace(matrix=0))
+    found = replace(found, totals=totals, epilogue=epilogue, written=written, outputs=outputs)
+    return _with_tasks(found, layout.result.batch)
+
+
+def of_matrix(
+    op: Op, nest: Nest, operand: ComputedOperand, layout: ProductLayout, target: Target, *, is_whole: bool, copies: bool
+) -> InRegistersSchedule | None:
+    """Returns the schedule of the units alone, without tasks; None if the product is not computed so. `nest` computes
+    the operand. `is_whole`: the terms are not summed in parts. `copies`: whether vectors may be copied where they could
+    be read in place."""
+    side, acc = operand.side, op.result.tensor.storage
     if acc.name not in ("f32", "f64", "i32", "i64", "ui32", "ui64"):
         return None
     dots = byte_dots(op, side, target)
-    nest, offsets = take_offsets(step.producer.nest)
-    nest, operand = split_units(nest, step.operand, target, are_bytes=dots is not None)
+    nest, offsets = take_offsets(nest)
+    nest, operand = split_units(nest, operand, target, are_bytes=dots is not None)
     batch, along, free = (ordered(nest, part) for part in operand.parts)
     rows = layout.result.m if side else layout.result.n
     passes = -(-rows // tuning.COMPUTED_OPERAND_ROWS)
     if passes > 1 and dots is not None:
         return None
     count = -(-rows // passes)
-    lanes, space = _lanes(nest, along, free, count, acc, target, dots)
+    lanes, space = lanes_of(nest, along, free, count, acc, target, dots)
     if space is None:
         return None
-    totals = schedule_totals(step, layout, target)
-    epilogue, written = (None, None) if totals is not None else finish(step.product, target, layout, None)
-    result = layout.result if written is None else written.result
     factor = acc if dots is None else dots.factor
     outputs, source = math.prod(nest.extents[v] for v in free), op.operands[1 - side].tensor.storage
+    outputs = outputs if copies else 0
     vectors = lay_out(source, factor, nest, along, lanes, layout, side, rows, outputs, dots)
     registers = space.width // target.lanes(acc.bits) // (1 if dots is None else dots.per_lane)
     inner = short_of(nest, along, lanes) if lanes in along else [v for v in free if free[v] < free[lanes]]
     if math.prod(nest.extents[v] for v in inner) > MOST_IN_UNIT or not free:
         return None
-    together = 1 if lanes in free else _outputs_together(target, nest, space, lanes, count, registers, dots)
-    are_kept = dots is None and _places(target, acc, space.width, nest, free, lanes, count) > 0
-    blocks = blocks_of(nest, along, _steps(target, acc, space.width, are_kept, dots))
+    together = 1 if lanes in free else outputs_together(target, nest, space, lanes, count, registers, dots)
+    are_kept = dots is None and places_in_registers(target, acc, space.width, nest, free, lanes, count) > 0
+    blocks = blocks_of(nest, along, steps_of(target, acc, space.width, are_kept, dots))
     products = math.prod(nest.extents[v] for v in batch)
-    is_whole = totals is not None or passes > 1 or is_chain(acc, target)
-    most = 1 if is_whole else -(-tuning.COMPUTED_OPERAND_UNITS // products)
+    most = 1 if is_whole or passes > 1 or is_chain(acc, target) else -(-tuning.COMPUTED_OPERAND_UNITS // products)
     chunk, parts, split = divide(nest, along, free, lanes, count, acc, space.width, together, blocks, most)
-    result = result if totals is None else result._replace(matrix=0)
-    found = InRegistersSchedule(
+    return InRegistersSchedule(
         side=side,
         nest=nest,
         offsets=offsets,
@@ -327,7 +334,7 @@ def schedule_in_registers(
         count=count,
         strides=layout.operands,
         vectors=vectors,
-        outputs=Outputs(result.row, 1, result.matrix) if side else Outputs(1, result.row, result.matrix),
+        outputs=_places(side, layout.result),
         source=source,
         acc=acc,
         dots=dots,
@@ -335,14 +342,13 @@ def schedule_in_registers(
         chunk=chunk,
         parts=parts,
         split=split,
-        tasks=cut(1, 0),
-        sum_tasks=cut(1, 0),
-        written=written,
-        totals=totals,
-        epilogue=epilogue,
-        scratch=Scratch(),
+        epilogue=None,
     )
-    return _with_tasks(found, layout.result.batch)
+
+
+def _places(side: int, result: Placed) -> Outputs:
+    """The places of results."""
+    return Outputs(result.row, 1, result.matrix) if side else Outputs(1, result.row, result.matrix)
 
 
 def _with_tasks(s: InRegistersSchedule, products: int) -> InRegistersSchedule:
@@ -370,71 +376,3 @@ def ordered(nest: Nest, part: Mapping[int, int]) -> dict[int, int]:
     return dict(sorted(wide, key=lambda pair: -pair[1]))
 
 
-def _lanes(
-    nest: Nest,
-    along: Collection[int],
-    free: Mapping[int, int],
-    count: int,
-    acc: DType,
-    target: Target,
-    dots: ByteDots | None,
-) -> tuple[int, Space | None]:
-    """The variable along which most of the bytes that are read are contiguous, and the space with lanes along it; None
-    if there is no such variable, or it has too few iterations. It numbers outputs if the terms must be added up in
-    order. Twice a register's lanes of sums halve the instructions on narrow elements, if the sums of all vectors fit
-    the registers, or do not with one register either."""
-    full = target.lanes(acc.bits)
-    best, most = 0, 0
-    for v in free if is_chain(acc, target) else (*free, *along):
-        runs = (key for key in nest.loads if is_run(key[0], linear(key).coefficient(v)))
-        nbytes = sum(bytes_read(nest, key) for key in runs)
-        if nbytes > most and nest.extents[v] >= full:
-            best, most = v, nbytes
-    kept = [_places(target, acc, width, nest, free, best, count) for width in (full, 2 * full)]
-    # Four vectors gain by two registers of lanes even with the 16 registers of AVX2.
-    fits = kept[0] == kept[1] if best in free else count <= max(4, _for_sums(target) // 4)
-    widths = (*((2 * full,) if fits else ()), full)
-    if dots is not None:
-        widths = dots.widths(full, nest.extents[best], are_terms=best in along)
-    for width in widths if most else ():
-        if nest.extents[best] % width == 0 or nest.extents[best] >= 8 * width or width == widths[-1]:
-            with suppress(IllegalMove):
-                return best, make_space(nest, target, Order.ANY, given=(Vectorize(best, width),))
-    return best, None
-
-
-def _places(
-    target: Target, acc: DType, width: int, nest: Nest, free: Mapping[int, int], lanes: int, count: int
-) -> int:
-    """See `places_in_registers`: sums take half of the registers at most."""
-    if lanes not in free:
-        return 0
-    inner = math.prod(nest.extents[v] for v in free if free[v] < free[lanes])
-    each = count * (width // target.lanes(acc.bits))
-    most = target.vector_registers // 2
-    return inner if each * inner <= most else int(each <= most)
-
-
-def _outputs_together(
-    target: Target, nest: Nest, space: Space, lanes: int, count: int, registers: int, dots: ByteDots | None
-) -> int:
-    """Number of outputs that are computed together if lanes are terms, a power of two: registers hold their sums, and
-    the arrays of which all lanes read the same element, such as scales."""
-    moving = [key for key in nest.loads if space.depends(key[1], {lanes})]
-    is_wide = all(bits_in_memory(value) >= 16 for value, _ in moving)
-    if dots is None and (count == 1 or (is_wide and count < REUSED)):
-        return 1
-    shared = [key for key in nest.loads if linear(key).terms and key not in moving]
-    found = 1 << max(1, _for_sums(target) // (count * registers + len(shared))).bit_length() - 1
-    return min(found, TOGETHER)
-
-
-def _for_sums(target: Target) -> int:
-    """Number of registers for sums: eight others hold elements of M and of the vectors."""
-    return target.vector_registers - 8
-
-
-def _steps(target: Target, acc: DType, width: int, are_kept: bool, dots: ByteDots | None) -> int:
-    if dots is not None:
-        return dots.short or STEPS
-    return SUMMED_STEPS if are_kept else max(1, STEPS * target.lanes(acc.bits) // width)

@@ -17,8 +17,12 @@ from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.operand_views import View
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.gemm.known_sizes import Layout
+from shlo_jit.kernels.gemm.precision import GemmTypes
 from shlo_jit.ops.runs import Roles, Run, outer_of, roles_of, run_of
+from shlo_jit.reasons import Reason
 from shlo_jit.schedule.space import Space
+
+READ_IN_PLACE = Reason("operand-view", "its elements are a constant stride apart in another array")
 
 
 class Placed(NamedTuple):
@@ -119,3 +123,10 @@ def _looped(lhs: tuple[int, ...], rhs: tuple[int, ...], roles: Roles) -> int:
         if run_of(lhs, roles.lhs_batch[outer:]) and run_of(rhs, roles.rhs_batch[outer:]):
             return outer
     raise AssertionError("no batch dimension at all is one run")
+
+
+def gemm_types(op: Op) -> GemmTypes:
+    """Element types of a product or convolution: those of both operands, and that of the result, which is the
+    accumulator."""
+    a, b = (o.tensor.storage.name for o in op.operands)
+    return GemmTypes(a, b, op.result.tensor.storage.name)

@@ -32,6 +32,7 @@ from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.epilogue import WithEpilogue, Written, finish, move_of_epilogue
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
+from shlo_jit.schedule.keys_in_registers import KeysInRegisters, keys_in_registers
 from shlo_jit.schedule.moves import ComputeAt, Move, of_kind
 from shlo_jit.schedule.panels import Matrices, PanelsSchedule
 from shlo_jit.schedule.product_decisions import (
@@ -43,13 +44,10 @@ from shlo_jit.schedule.product_decisions import (
     moves_of,
     strategy_for,
 )
-from shlo_jit.schedule.product_layout import Placed, ProductLayout, Viewed, layout_of
+from shlo_jit.schedule.product_layout import READ_IN_PLACE, Placed, ProductLayout, Viewed, gemm_types, layout_of
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.space import OMITTED
 from shlo_jit.sizes import Size, equal, hint_of
-
-READ_IN_PLACE = Reason("operand-view", "its elements are a constant stride apart in another array")
-
 
 MASKED = Reason("masked-keys", "a mask leaves no others to the rows of a product")
 
@@ -60,6 +58,8 @@ class InRange(NamedTuple):
     starts: Value
     ends: Value
     is_terms: bool
+    keys: KeysInRegisters | None
+    """How the right operand is read in registers; None if the routine multiplies it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,16 +121,11 @@ class ProductSchedule(WithEpilogue, PanelsSchedule):
         view = [Note("operand", "read where it lies", READ_IN_PLACE)] if self.viewed is not None else []
         if self.ranged is not None:
             r, what = self.result, "terms" if self.ranged.is_terms else "columns"
-            head = Note("product", f"{r.batch} x {r.m} x {r.n} x {self.k} by {self.symbol}")
+            keys = self.ranged.keys
+            how = f"by {self.symbol}" if keys is None else f"read in registers, lanes {keys.lanes}"
+            head = Note("product", f"{r.batch} x {r.m} x {r.n} x {self.k} {how}")
             return [*view, head, Note("keys", f"a range of the {what} for each product", MASKED)]
         return [*view, *self.kernel_notes, *after]
-
-
-def gemm_types(op: Op) -> GemmTypes:
-    """Element types of a product or convolution: those of both operands, and that of the result, which is the
-    accumulator."""
-    a, b = (o.tensor.storage.name for o in op.operands)
-    return GemmTypes(a, b, op.result.tensor.storage.name)
 
 
 def schedule_dot(step: OpStep, context: Context, viewed: Viewed | None = None) -> KernelSchedule:
@@ -158,7 +153,7 @@ def schedule_dot(step: OpStep, context: Context, viewed: Viewed | None = None) -
     if d.panels:
         strides = strides._replace(b_bs=0 if of_rows else prepacked_bytes(plan, n, k, kc) // itemsize(types.b))
     few = d.leaf is GemmStrategy.FEW
-    ranged = _in_range(step, layout, d) if epilogue is None and written is None and moves is None else None
+    ranged = _in_range(step, layout, d, target) if epilogue is None and written is None and moves is None else None
     if ranged is not None:
         d = d._replace(leaf=GemmStrategy.ANY, blocking=None, is_given=False)
     return ProductSchedule(
@@ -174,11 +169,11 @@ def schedule_dot(step: OpStep, context: Context, viewed: Viewed | None = None) -
         loop=(context.loops[id(step)], matrices) if d.panels == "loop" else None,
         epilogue=epilogue,
         blocking=_notes(plan, layout.extents, strides, d.panels, few, given),
-        scratch=_scratch(product, d, types) if ranged is None else _scratch_in_range(layout, types, target),
+        scratch=_scratch(product, d, types) if ranged is None else _scratch_in_range(layout, types, ranged, target),
         way=d.leaf,
-        routines=(
-            gemm_routine(types.a, types.b, types.acc, target, d.leaf, Form.USUAL if given is None else Form.GIVEN),
-        ),
+        routines=()
+        if ranged is not None and ranged.keys is not None
+        else (gemm_routine(types.a, types.b, types.acc, target, d.leaf, Form.USUAL if given is None else Form.GIVEN),),
         product=product,
         decisions=d,
         moves=made,
@@ -187,7 +182,7 @@ def schedule_dot(step: OpStep, context: Context, viewed: Viewed | None = None) -
     )
 
 
-def _in_range(step: OpStep, layout: ProductLayout, d: Decisions) -> InRange | None:
+def _in_range(step: OpStep, layout: ProductLayout, d: Decisions, target: Target) -> InRange | None:
     """The ranges of a product, if tasks of one of its products each compute them: there are several products, with
     few rows each."""
     found = step.ranges or step.needed_columns
@@ -197,10 +192,16 @@ def _in_range(step: OpStep, layout: ProductLayout, d: Decisions) -> InRange | No
         return None
     if batch < tuning.RANGED_LEAST_PRODUCTS or extents[0] > tuning.RANGED_MOST_ROWS:
         return None
-    return InRange(*found, step.ranges is not None)
+    is_terms, keys = step.ranges is not None, None
+    if extents[0] <= tuning.COMPUTED_OPERAND_ROWS:
+        strides, placed = layout.operands, layout.result
+        keys = keys_in_registers(step.op, layout.k, placed, strides, target, is_terms=is_terms, adds_zeros=False)
+    return InRange(*found, is_terms, keys)
 
 
-def _scratch_in_range(layout: ProductLayout, types: GemmTypes, target: Target) -> Scratch:
+def _scratch_in_range(layout: ProductLayout, types: GemmTypes, ranged: InRange, target: Target) -> Scratch:
+    if ranged.keys is not None:
+        return Scratch()
     _, m, n, k = layout.extents
     return Scratch(worker=(Field("work", scratch_bytes(types, target, 1, m, n, k, 1)),))
 

@@ -9,14 +9,17 @@ from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest
-from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import DType
+from shlo_jit.kernels.target import Target
+from shlo_jit.schedule.byte_dots import ByteDots
 from shlo_jit.schedule.register_vectors import LINE
-from shlo_jit.schedule.run_time_offsets import bits_in_memory
+from shlo_jit.schedule.run_time_offsets import bits_in_memory, is_run
 from shlo_jit.schedule.space import linear
 
 STEPS = 8
 """Vectors of M that are in registers together, if the sums are not."""
+SUMMED_STEPS = 8
+"""Steps of k that are added to sums in registers together: sums and scales are loaded once for all of them."""
 RUN = 64 << 10
 """Bytes that a unit reads if lanes are terms, and there are enough for EVEN units: what it fetches ahead at its end may
 be another thread's. 1536x576 in 4 bits from memory, two threads of Zen 4: 43 us with units of 20 KiB, 33 with these."""
@@ -35,12 +38,6 @@ class Blocks(NamedTuple):
     """Those that are computed together as a whole."""
 
 
-def is_run(value: Value, coefficient: int) -> bool:
-    """Whether elements at this distance are one after the other in memory, or in units that are."""
-    bits = bits_in_memory(value)
-    return (coefficient == 1 and not value.tensor.is_packed) or (bits <= 8 and coefficient * bits in (8, 32))
-
-
 def blocks_of(nest: Nest, along: Iterable[int], room: int) -> Blocks:
     """The loops along k if lanes are outputs, with `room` for vectors of M in registers."""
     unrolled, order = list[int](), list(along)
@@ -50,6 +47,12 @@ def blocks_of(nest: Nest, along: Iterable[int], room: int) -> Blocks:
     if not order or room < 2:
         return Blocks(order, None, 1, unrolled)
     return Blocks(order[:-1], order[-1], room, unrolled)
+
+
+def steps_of(target: Target, acc: DType, width: int, are_kept: bool, dots: ByteDots | None) -> int:
+    if dots is not None:
+        return dots.short or STEPS
+    return SUMMED_STEPS if are_kept else max(1, STEPS * target.lanes(acc.bits) // width)
 
 
 def divide(

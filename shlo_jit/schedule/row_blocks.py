@@ -18,6 +18,7 @@ from shlo_jit import tuning
 from shlo_jit.fuse.plan import NestStep, OpStep, RowBlocksStep, Step
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, gemm_routine, scratch_bytes
+from shlo_jit.kernels.gemm.known_sizes import Layout
 from shlo_jit.kernels.gemm.panels import block_bytes, block_routine, panels_bytes, reads_in_place
 from shlo_jit.kernels.gemm.precision import itemsize
 from shlo_jit.kernels.routine import Routine
@@ -27,8 +28,10 @@ from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note, count
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import KernelSchedule
+from shlo_jit.schedule.keys_in_registers import KeysInRegisters, keys_in_registers
 from shlo_jit.schedule.moves import IllegalMove, Move
 from shlo_jit.schedule.nest import NestSchedule
+from shlo_jit.schedule.product_layout import Placed
 from shlo_jit.schedule.products import prepacked_constant
 from shlo_jit.schedule.row_buffers import Buffers, assign_fields, make_buffers, schedule_stage
 from shlo_jit.schedule.row_division import Division, changes_bits, divide, divide_part, other_divisions, tile_rows
@@ -51,10 +54,14 @@ class RowProduct(NamedTuple):
     """The right operand as panels, if it was packed at compile time."""
     partial: Field | None
     """For a sum over rows, the partial sums of the row parts after the first."""
+    keys: KeysInRegisters | None = None
+    """For a range of keys, how the right operand is read in registers; None if a routine multiplies it."""
 
     @property
     def note(self) -> Note:
         p = self.product
+        if self.keys is not None:
+            return Note("stage", f"product, {p.n} x {p.k}; right operand read in registers, lanes {self.keys.lanes}")
         if self.partial is not None:
             return Note("stage", f"sums, {p.n} columns, {self.right.value}")
         pieces = f", {len(p.parts)} segments" if len(p.parts) > 1 else ""
@@ -171,7 +178,7 @@ def _schedule(step: RowBlocksStep, context: Context, most: int | None = None) ->
         if isinstance(s, OpStep)
     }
     if most is None:
-        is_skinny = step.rows <= tile_rows(step, products, target) and not step.sums
+        is_skinny = step.rows <= _skinny_rows(step, products, target) and not step.sums
         division = divide(step, products, target, context.given.get(id(step)))
     else:
         is_skinny = False
@@ -189,7 +196,13 @@ def _schedule(step: RowBlocksStep, context: Context, most: int | None = None) ->
     if most is None and step.ranges is not None:
         rights = {s.step: s.right for s in stages if isinstance(s, RowProduct)}
         ranged = ranged_of(step, stages, rights, target)
-        stages = [s if isinstance(s, RowNest) else _in_steps(s, step, ranged, target) for s in stages]
+        are_whole = division.block.value >= step.rows and division.parts == 1
+        whole = buffers if are_whole else None
+        stepped = [s if isinstance(s, RowNest) else _in_steps(s, step, ranged, whole, target) for s in stages]
+        if step.ranges.adds_zeros and not any(isinstance(s, RowProduct) and _adds_zeros(s) for s in stepped):
+            ranged = None
+        else:
+            stages = stepped
     made = [s for s in stages if isinstance(s, RowProduct)]
     work = max((_work(s, target, division.block.value) for s in made), default=0)
     partial = tuple(s.partial for s in made if s.partial is not None)
@@ -203,7 +216,7 @@ def _schedule(step: RowBlocksStep, context: Context, most: int | None = None) ->
         ranged=ranged,
         slices=tuning.ATTENTION_LEAST_TASKS,
         scratch=Scratch(partial, (*panels, *rows, Field("work", work))),
-        routines=tuple(dict.fromkeys(_routine(s, target) for s in made)),
+        routines=tuple(dict.fromkeys(_routine(s, target) for s in made if s.keys is None)),
     )
 
 
@@ -244,19 +257,54 @@ def _stage_of(
     return RowProduct(s, p, right, panels, prepacked, partial)
 
 
-def _in_steps(s: RowProduct, step: RowBlocksStep, ranged: Ranged | None, target: Target) -> RowProduct:
-    """The stage with panels for each step of keys, and an algorithm that does not depend on their number."""
+def _in_steps(
+    s: RowProduct, step: RowBlocksStep, ranged: Ranged | None, whole: Buffers | None, target: Target
+) -> RowProduct:
+    """The stage with panels for each step of keys, and an algorithm that does not depend on their number. `whole`: the
+    buffers, if a block has all rows of a batch."""
     if ranged is None or not ranged.has(s.step):
         return s
+    if s.right is Right.SKINNY and whole is not None:
+        keys = _keys(s, step, ranged, whole, target)
+        if keys is not None:
+            return s._replace(keys=keys)
     if s.right is Right.PACKED:
         size = -(-ranged.keys // ranged.step) * packed_bytes(step, s.step, s.product, target)
         return s._replace(panels=s.panels._replace(nbytes=size))
     return s._replace(product=s.product._replace(way=GemmStrategy.ANY))
 
 
+def _keys(
+    s: RowProduct, step: RowBlocksStep, ranged: Ranged, buffers: Buffers, target: Target
+) -> KeysInRegisters | None:
+    """How a product of all rows of a batch reads a range of keys in registers."""
+    op, p = s.step.op, s.product
+    (left, _), out = op.operands, op.result
+    rows = (p.a.row, p.a.column) if buffers.of(left) is None else (buffers.stride(left), 1)
+    placed = Placed(1, step.rows, p.n, p.n if buffers.of(out) is None else buffers.stride(out), 0)
+    strides = Layout(*rows, 0, p.b.row, p.b.column, 0)
+    is_terms = id(s.step) == ranged.terms
+    adds_zeros = is_terms and step.ranges is not None and step.ranges.adds_zeros
+    return keys_in_registers(op, p.k, placed, strides, target, is_terms=is_terms, adds_zeros=adds_zeros)
+
+
+def _adds_zeros(s: RowProduct) -> bool:
+    """Whether a product adds the products of 0 and the terms that it leaves out."""
+    return s.keys is not None and s.keys.adds_zeros
+
+
+def _skinny_rows(step: RowBlocksStep, products: dict[OpStep, Product], target: Target) -> int:
+    """Maximum rows of a batch that are multiplied together: those of a register tile, or that read a range of keys in
+    registers."""
+    rows = tile_rows(step, products, target)
+    return rows if step.ranges is None else max(rows, tuning.COMPUTED_OPERAND_ROWS)
+
+
 def _work(s: RowProduct, target: Target, rows: int) -> int:
     """Bytes of a routine's working memory."""
     p = s.product
+    if s.keys is not None:
+        return 0
     if s.right is Right.SKINNY:
         return scratch_bytes(p.types, target, 1, rows, p.n, p.k, 1)
     if s.right is Right.PREPACKED:

@@ -12,7 +12,7 @@ from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes
 from shlo_jit.kernels.gemm.known_sizes import Layout
 from shlo_jit.kernels.target import Target
 from shlo_jit.ops.runs import extents_of, roles_of, run_of
-from shlo_jit.schedule.products import gemm_types
+from shlo_jit.schedule.product_layout import gemm_types
 from shlo_jit.schedule.segments import Part, parts_of, way_of_parts
 
 

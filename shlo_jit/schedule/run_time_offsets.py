@@ -80,3 +80,9 @@ def bits_in_memory(value: Value) -> int:
     """Returns the bits from one element of an array to the next."""
     storage = value.tensor.storage
     return storage.bits if value.tensor.is_packed else 8 * storage.itemsize
+
+
+def is_run(value: Value, coefficient: int) -> bool:
+    """Whether elements at this distance are one after the other in memory, or in units that are."""
+    bits = bits_in_memory(value)
+    return (coefficient == 1 and not value.tensor.is_packed) or (bits <= 8 and coefficient * bits in (8, 32))

@@ -28,8 +28,7 @@ from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.epilogue import WithEpilogue, schedule_epilogue
-from shlo_jit.schedule.product_layout import Placed
-from shlo_jit.schedule.products import gemm_types
+from shlo_jit.schedule.product_layout import Placed, gemm_types
 from shlo_jit.schedule.scratch import Scratch
 
 

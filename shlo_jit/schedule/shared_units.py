@@ -13,8 +13,7 @@ from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import variables
 from shlo_jit.kernels.target import Target
 from shlo_jit.ops.bit_fields import TAKES_BITS
-from shlo_jit.schedule.register_units import is_run
-from shlo_jit.schedule.run_time_offsets import bits_in_memory
+from shlo_jit.schedule.run_time_offsets import bits_in_memory, is_run
 from shlo_jit.schedule.space import linear
 
 MOST_IN_UNIT = 16

@@ -133,6 +133,16 @@ def test_a_task_has_so_many_columns_and_products() -> None:
     decides(product(dot(3000, 3000, 3000)), "tasks", f"each {each} of k")
 
 
+@pytest.mark.parametrize(("m", "k", "n", "rows"), [(256, 1024, 256, 70), (500, 64, 500, 126), (300, 1024, 256, 84)])
+def test_few_tasks_have_equal_rows(m: int, k: int, n: int, rows: int) -> None:
+    """256 rows by 84 leave 4 for a fourth task, while one of two threads waits for the third."""
+    found = product(dot(m, k, n))
+    decides(found, "tasks", f"of {rows} x {n}")
+    assert found.decisions.blocking is not None
+    count = -(-m // int(found.decisions.blocking.mc))
+    assert count % 2 == 0 and m - (count - 1) * rows > rows // 2
+
+
 @pytest.mark.parametrize(("columns", "each"), [(128, 64), (96, 64), (512, 128)])
 def test_a_row_has_two_tasks_even_of_few_panels(columns: int, each: int) -> None:
     """A row is multiplied with four panels at a time, if there are others."""

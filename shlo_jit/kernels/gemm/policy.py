@@ -221,9 +221,9 @@ def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) 
     columns = a.div(a.number(tuning.GEMM_TASK), a.mul(s.m, per_element))
     columns = a.least(a.most(a.mul(a.div(columns, plan.nr), plan.nr), columns_of(plan, 128)), widest)
     private = a.compare("eq", modes[0], PRIVATE)
-    nc = a.select(private, _evenly(a, plan, s, columns), a.number(widest))
+    nc = a.select(private, _evenly(a, s.n, plan.nr, columns), a.number(widest))
     rows = a.div(a.number(tuning.GEMM_TASK), a.mul(a.least(s.n, widest), per_element))
-    rows = a.mul(a.most(a.div(rows, plan.mr), 2), plan.mr)
+    rows = _evenly(a, s.m, plan.mr, a.mul(a.most(a.div(rows, plan.mr), 2), plan.mr))
     mc = a.select(private, s.m, rows)
     few_rows = a.compare("le", s.m, tuning.GEMM_PREPACKED_ROWS)
     of_panels = a.both(s.prepacked, a.either(a.compare("ne", modes[1], SHARED), few_rows))
@@ -235,14 +235,14 @@ def cut(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], product: N) 
     return Cut(mc, nc, row_chunks, column_chunks, group, grid, phased)
 
 
-def _evenly(a: Numbers, plan: GemmPlan, s: Extents, columns: N) -> N:
-    """Returns the columns of a task, at most `columns`, so that few tasks are even in number: two threads have equal
-    work."""
-    panels, each = a.ceil_div(s.n, plan.nr), a.most(a.div(columns, plan.nr), 1)
-    tasks = a.ceil_div(panels, each)
-    even = a.mul(a.ceil_div(panels, a.most(a.mul(a.ceil_div(tasks, 2), 2), 1)), plan.nr)
+def _evenly(a: Numbers, extent: N, unit: int, most: N) -> N:
+    """Returns the rows or columns of a task, at most `most`, so that few tasks are even in number, and of about equal
+    size: two threads have equal work. `unit`: rows of a stripe, or columns of a panel."""
+    units, each = a.ceil_div(extent, unit), a.most(a.div(most, unit), 1)
+    tasks = a.ceil_div(units, each)
+    even = a.mul(a.ceil_div(units, a.most(a.mul(a.ceil_div(tasks, 2), 2), 1)), unit)
     few = a.both(a.compare("gt", tasks, 1), a.compare("lt", tasks, tuning.GEMM_TASKS))
-    return a.select(few, even, columns)
+    return a.select(few, even, most)
 
 
 def _cut_of_panels(a: Numbers, plan: GemmPlan, s: Extents, mode_a: N) -> tuple[N, N]:

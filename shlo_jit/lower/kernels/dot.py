@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from shlo_jit import tuning
-from shlo_jit.fuse.plan import ControlStep, OpStep
+from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import strides_of
-from shlo_jit.kernels.gemm.prepacking import prepack_symbol
+from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.gemm.precision import itemsize
 from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.epilogue import NULL, write_epilogue
 from shlo_jit.lower.kernels.key_range import keys_of_rows
+from shlo_jit.lower.kernels.keys_in_registers import write_keys
+from shlo_jit.lower.kernels.loop_panels import packed
 from shlo_jit.lower.kernels.viewed import operand_address
 from shlo_jit.lower.nest.nest_step import lower_nest
-from shlo_jit.lower.scratch import shared_fields, worker_fields
+from shlo_jit.lower.scratch import worker_fields
 from shlo_jit.lower.services import Services
-from shlo_jit.schedule.panels import LoopSchedule, Matrices
 from shlo_jit.schedule.products import InRange, ProductSchedule
 
 
@@ -81,10 +83,26 @@ def lower_in_range(low: Services, step: OpStep, s: ProductSchedule, ranged: InRa
     scratch, left, right, out, starts, ends = (b.load("ptr", b.element(frame, "ptr", i)) for i in range(6))
     keys = s.k if ranged.is_terms else r.n
     low_key, high_key = keys_of_rows(b, (starts, ends), keys, b.mul(index, r.m), i64(r.m), tuning.RANGED_STEP)
-    count = b.sub(high_key, low_key)
     left = b.offset(left, b.mul(index, strides.a_bs * size_a))
     right = b.offset(right, b.mul(index, strides.b_bs * size_b))
     out = b.offset(out, b.mul(index, r.matrix * size_c))
+    if ranged.keys is not None:
+        function = write_keys(low, ranged.keys, "keys")
+        b.call("void", function, [right, left, out, low_key, high_key], declare=False)
+    else:
+        own = worker_fields(b, s.scratch, scratch, worker)["work"]
+        _call_in_range(b, s, ranged, (left, right, out), (low_key, high_key), own)
+    b.ret()
+    low.parallel(low.share("product_in_range", name), pointers, r.batch)
+
+
+def _call_in_range(
+    b: Builder, s: ProductSchedule, ranged: InRange, at: tuple[V, V, V], keys: tuple[V, V], work: V
+) -> None:
+    """Calls the routine for a range of the terms or columns. `at`: the addresses of both operands and the result."""
+    (left, right, out), (low_key, high_key), r, strides = at, keys, s.result, s.strides
+    size_a, size_b, size_c = map(itemsize, (s.types.a, s.types.b, s.types.acc))
+    count, zero, one = b.sub(high_key, low_key), i64(0), i64(1)
     n, k = i64(r.n), count
     if ranged.is_terms:
         left = b.offset(left, b.mul(low_key, strides.a_cs * size_a))
@@ -93,12 +111,9 @@ def lower_in_range(low: Services, step: OpStep, s: ProductSchedule, ranged: InRa
         n, k = count, i64(s.k)
         right = b.offset(right, b.mul(low_key, strides.b_cs * size_b))
         out = b.offset(out, b.mul(low_key, size_c))
-    zero, one = i64(0), i64(1)
     args = [left, i64(strides.a_rs), i64(strides.a_cs), zero, right, i64(strides.b_rs), i64(strides.b_cs), zero, zero]
-    args += [out, i64(r.row), zero, one, i64(r.m), n, k, zero, worker_fields(b, s.scratch, scratch, worker)["work"]]
-    b.call("void", s.symbol, [*args, NULL, NULL, NULL, zero, NULL, one])
-    b.ret()
-    low.parallel(low.share("product_in_range", name), pointers, r.batch)
+    args += [out, i64(r.row), zero, one, i64(r.m), n, k, zero, work, NULL, NULL, NULL, zero, NULL, one]
+    b.call("void", s.symbol, args)
 
 
 def _address(low: Services, s: ProductSchedule, side: int, operand: Value) -> V:
@@ -114,20 +129,4 @@ def _panels(low: Services, s: ProductSchedule) -> V:
         return low.constant_array(s.prepacked)
     assert s.loop is not None
     loop, matrices = s.loop
-    return _packed(low, loop, matrices)
-
-
-def pack_before(low: Services, loop: ControlStep) -> None:
-    """Packs the matrices that products in a loop read as panels."""
-    b = low.b
-    found = low.schedule[loop]
-    for m in found.fields if isinstance(found, LoopSchedule) else {}:
-        args = [low.pointer(m.value), *map(i64, m.strides), i64(m.batch), i64(m.n), i64(m.k)]
-        b.call("void", prepack_symbol(m.types), [*args, _packed(low, loop, m)])
-
-
-def _packed(low: Services, loop: ControlStep, matrices: Matrices) -> V:
-    """Address of the panels that a loop packs from some matrices."""
-    found = low.schedule[loop]
-    assert isinstance(found, LoopSchedule)
-    return shared_fields(low.b, found.scratch, low.scratch(loop))[found.fields[matrices]]
+    return packed(low, loop, matrices)

@@ -30,16 +30,24 @@ class Outputs:
         self.variables, self.x, self.y, self.start, self.stop = variables, x, y, start, stop
         self.later: list[tuple[V, int]] = []
         """The rows that are fetched during a block (see `later_rows`)."""
+        self.blocks = w.s.blocks
 
     def write(self) -> None:
-        b, s, w = self.b, self.s, self.w
-        b.memset(w.sums, 0, s.count * w.sums_row)
-        self.blocks = s.blocks
-        self.arrange(None, self.variables)
-        self.loops(self.blocks.serial, self.variables, self.x)
+        s, w = self.s, self.w
+        self.begin()
+        self.add()
         for r in range(s.count):
             for i, inner in enumerate(w.combinations(s.inner)):
                 self.copy(r, i, sum(s.free[v] * k for v, k in inner.items()))
+
+    def add(self) -> None:
+        """Adds the products of all terms within the bounds to the sums."""
+        self.arrange(None, self.variables)
+        self.loops(self.blocks.serial, self.variables, self.x)
+
+    def begin(self) -> None:
+        """Sets the sums to 0."""
+        self.b.memset(self.w.sums, 0, self.s.count * self.w.sums_row)
 
     def copy(self, r: int, i: int, offset: int) -> None:
         """Copies the sums of one vector to the results."""

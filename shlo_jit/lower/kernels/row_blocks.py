@@ -11,10 +11,12 @@ from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, gemm_symbol
 from shlo_jit.kernels.gemm.panels import block_symbol, panels_symbol
-from shlo_jit.kernels.gemm.precision import itemsize, storage
-from shlo_jit.kernels.llvm_values import V, bits, i64, is_float, vector
+from shlo_jit.kernels.gemm.precision import itemsize
+from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.epilogue import NULL
 from shlo_jit.lower.kernels.key_range import Keys, keys_of_rows
+from shlo_jit.lower.kernels.keys_in_registers import write_keys
+from shlo_jit.lower.kernels.partial_sums import add_up
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.lower.scratch import Fields, worker_fields
 from shlo_jit.lower.services import Services
@@ -22,7 +24,6 @@ from shlo_jit.ops.runs import extents_of
 from shlo_jit.schedule.row_blocks import RowBlocksSchedule, RowNest, RowProduct
 from shlo_jit.schedule.row_products import Matrices, Right
 from shlo_jit.schedule.row_ranges import Ranged
-from shlo_jit.schedule.scratch import ALIGN
 from shlo_jit.schedule.segments import Part
 
 
@@ -40,7 +41,7 @@ def lower(low: Services, step: RowBlocksStep, schedule: RowBlocksSchedule) -> No
     else:
         _run_divided(low, s, low.share(hint, name), pointers)
     if s.division.parts > 1 and step.sums:
-        _add_up(low, s, low.scratch(step))
+        add_up(low, s, low.scratch(step))
 
 
 def _run_divided(low: Services, s: RowBlocksSchedule, name: str, pointers: list[V]) -> None:
@@ -63,9 +64,13 @@ def _run_divided(low: Services, s: RowBlocksSchedule, name: str, pointers: list[
 
 
 def write_stages(low: Services, s: RowBlocksSchedule) -> tuple[dict[int, Nest], list[Value], list[V]]:
-    """Writes the functions of the loops. Returns them by the id() of the stage, the values that the stages read and
-    write outside of their buffers, and the addresses of the right operands that were packed at compile time."""
+    """Writes the functions of the loops, and of products in registers. Returns them by the id() of the stage, the
+    values that the stages read and write outside of their buffers, and the addresses of the right operands that were
+    packed at compile time."""
     nests = {id(stage): _write_nest(low, stage, s) for stage in s.stages if isinstance(stage, RowNest)}
+    for stage in s.products:
+        if stage.keys is not None:
+            nests[id(stage)] = Nest(write_keys(low, stage.keys, "keys"), [], [], [])
     values: list[Value] = []
     for stage in s.stages:
         values += nests[id(stage)].outside if isinstance(stage, RowNest) else _outside(stage, s)
@@ -84,7 +89,7 @@ def _outside(stage: RowProduct, s: RowBlocksSchedule) -> list[Value]:
 
 
 class Nest(NamedTuple):
-    """The function of a loop."""
+    """The function of a loop, or of a product in registers, which has the name only."""
 
     name: str
     buffers: list[tuple[str, Value]]
@@ -123,45 +128,6 @@ def _write_nest(low: Services, stage: RowNest, s: RowBlocksSchedule) -> Nest:
     parameters += [("dims", [])] if low.is_symbolic else []
     lowering.write(low.module, name, parameters, None if s.ranged is None else s.ranged.key_of(stage))
     return Nest(low.share(hint, name), [(f, vs[0]) for f, vs in own.items()], outside, [])
-
-
-def _add_up(low: Services, s: RowBlocksSchedule, scratch: V) -> None:
-    """Adds the partial sums of the later row parts to those of the first, in order."""
-    sums = [(p, p.partial) for p in s.products if p.partial is not None]
-    sizes = [s.step.batch * extents_of(p.step.op)[1] * p.product.n for p, _ in sums]
-    places = [s.scratch.shared_offsets[field.name] for _, field in sums]
-    kinds = [p.product.types.acc for p, _ in sums]
-    results = [low.pointer(p.step.op.result) for p, _ in sums]
-    name = ".".join(map(str, ("add_up", s.slices, s.division.parts, *sizes, *places, *kinds)))
-    if name not in low.module.functions:
-        b = low.task(name, 1 + len(results))
-        frame, index, _ = b.params
-        memory, *into = (b.load("ptr", b.element(frame, "ptr", i)) for i in range(1 + len(results)))
-        for kind, size, place, result in zip(kinds, sizes, places, into, strict=True):
-            _add_slice(b, kind, s, (b.offset(memory, place), result), size, index)
-        b.ret()
-    low.parallel(name, [scratch, *results], s.slices)
-
-
-def _add_slice(b: Builder, kind: str, s: RowBlocksSchedule, at: tuple[V, V], size: int, index: V) -> None:
-    """Adds all parts for the elements of the slice `index`: one cache line per iteration, then single elements."""
-    partial, result = at
-    size, kind = size * itemsize(kind) * 8 // bits(storage(kind)), storage(kind)  # both parts of complex elements
-    item = bits(kind) // 8
-    lanes = ALIGN // item
-    grain = -(-size // (s.slices * lanes)) * lanes
-    start = b.mul(index, grain)
-    stop = b.min_(b.add(start, grain), size)
-    whole = b.add(start, b.mul(b.udiv(b.max_(b.sub(stop, start), 0), lanes), lanes))
-    add = b.fadd if is_float(kind) else b.add
-    for first, last, n in ((start, whole, lanes), (whole, stop, 1)):
-        with b.loop(first, last, n, "elements") as i:
-            here, type_ = b.offset(result, b.mul(i, item)), vector(kind, n)
-            total = b.load(type_, here, item)
-            for k in range(s.division.parts - 1):
-                place = b.mul(b.add(i, k * size), item)
-                total = add(total, b.load(type_, b.offset(partial, place), item))
-            b.store(total, here, item)
 
 
 def matrix(b: Builder, pointer: V, of: Matrices, dtype: str, batch: V) -> V:
@@ -412,6 +378,9 @@ class RowsWriter:
         b, p, ranged, keys = self.b, stage.product, self.s.ranged, block.keys
         assert ranged is not None and keys is not None
         is_terms, stride = self.key_stride(stage)
+        if stage.keys is not None:
+            b.call("void", self.nests[id(stage)].name, [right, left[0], out[0], *keys], declare=False)
+            return
 
         def part(key: V, count: V, done: V, panels: V) -> None:
             """The product for some keys, after `done` keys."""

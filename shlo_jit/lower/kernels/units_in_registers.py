@@ -60,6 +60,14 @@ class UnitWriter:
         self.per_lane = 1 if s.dots is None else s.dots.per_lane
 
     def write(self, pointers: int) -> None:
+        self.begin(pointers)
+        first, last = self.b.params[-2:]
+        with self.b.loop(first, last, 1, "unit") as unit:
+            self.unit(unit)
+        self.b.ret()
+
+    def begin(self, pointers: int) -> None:
+        """Begins the function, and reserves memory for the sums."""
         params = [("ptr", f"p{i}") for i in range(pointers)] + [("i64", "first"), ("i64", "last")]
         s = self.s
         self.b = b = self.low.module.function(self.name, params, attributes="nounwind")
@@ -79,10 +87,6 @@ class UnitWriter:
             self.arranged = {key: b.alloca(memory_type(key[0].tensor.storage), lanes) for key in s.arranged}
         elif s.terms_block is not None:
             self.sums = b.alloca("i8", -(-s.chunk // s.together) * s.together * s.count * self.width * self.size)
-        first, last = b.params[-2:]
-        with b.loop(first, last, 1, "unit") as unit:
-            self.unit(unit)
-        b.ret()
 
     def unit(self, unit: V) -> None:
         """Emits one unit: a chunk of the outputs of one product."""

@@ -6,7 +6,8 @@ Needs: canonical products. Guarantees: nothing; such products are products in a 
       ->   product_in_range(w, v, starts : [b, m], ends : [b, m])      where `mask` is false outside of [starts, ends)
 
 Left out are products of zeros with rows of `v`, which matters if these are NaN or infinite. So `v` must be finite:
-known at compile time, promised (`assume_finite`), or found so at run time, where many rows share it. Scores that are
+known at compile time, promised (`assume_finite`), or found so at run time, where many rows share it. A few rows that
+read `v` from memory add these zeros: that reads the rest of `v`, but not the keys. Scores that are
 not masked must be far from the mask's value, which is known if it is -inf. Otherwise it is promised as well, or follows
 from the largest numbers of the product that the scores are (docs/accuracy.md).
 """
@@ -17,6 +18,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.ir.core import Op, Value
@@ -31,6 +33,7 @@ from shlo_jit.passes.masked_weights import LOW, MOVES, SCORES, VERY_LOW, Mask, M
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 PRODUCT = "stablehlo.dot_general"
+UPDATES = ("stablehlo.dynamic_update_slice", "stablehlo.scatter")
 
 
 def key_ranges(function: Op, context: Context) -> Op:
@@ -54,18 +57,19 @@ def _in_range(rw: Rewriter, op: Op, operands: list[Value], r: Roles, context: Co
     found = weights_of(weights)
     if found is None or not (found.is_exact or _finds_empty_rows(found)):
         return None
-    tests = _tests(rw, op, found, context)
+    tests = _tests(rw, op, r, found, context)
     if tests is None:
         return None
     starts, ends = (mk.transpose(rw, v, order[:-1]) for v in _range(rw, found, mk.shape_of(weights)))
-    for test in tests:
+    for test in () if isinstance(tests, Zeros) else tests:
         starts, ends = _only_if(rw, test(r), (starts, ends), mk.shape_of(weights)[-1])
     # the weights are written row by row, in the order of the product's rows
     rows = mk.transpose(rw, operands[0], order)
     batch = tuple(range(len(r.lhs_batch)))
     whole = mk.dot_numbers(batch, r.rhs_batch, (rank - 1,), r.rhs_contracting)
     ranged = [rows, operands[1], starts, ends]
-    return [rw.emit1("stablehlo.custom_call", ranged, op.result.type, attributes_of(whole))]
+    attributes = attributes_of(whole, adds_zeros=isinstance(tests, Zeros))
+    return [rw.emit1("stablehlo.custom_call", ranged, op.result.type, attributes)]
 
 
 def _is_concatenated(value: Value) -> bool:
@@ -139,19 +143,50 @@ Test = Callable[[Roles], Value]
 """Emits a truth value for each batch of a product: whether keys may be left out."""
 
 
-def _tests(rw: Rewriter, op: Op, found: MaskedWeights, context: Context) -> list[Test] | None:
+class Zeros(NamedTuple):
+    """Instead of a test: products of 0 and the values that are left out are added."""
+
+
+def _tests(rw: Rewriter, op: Op, r: Roles, found: MaskedWeights, context: Context) -> list[Test] | Zeros | None:
     """Returns the tests that are needed; None if they are impossible, or cost too much for few rows."""
     if context.assume_finite:
         return []
     tests: list[Test] = []
+    is_few = extents_of(op)[1] < tuning.RANGED_LEAST_ROWS
     if not is_known_finite(op.operands[1]):
+        if is_few and found.is_exact and _reads_cache(op, r, found):
+            return Zeros()
         tests.append(lambda r: _are_finite(rw, op.operands[1], r))
     if not found.is_exact:
         product = None if found.scores is None else _product_of(found.scores)
         if product is None:
             return None
         tests.append(lambda r: _are_far(rw, *product))
-    return None if tests and extents_of(op)[1] < tuning.RANGED_LEAST_ROWS else tests
+    return None if tests and is_few else tests
+
+
+def _reads_cache(op: Op, r: Roles, found: MaskedWeights) -> bool:
+    """Whether a product of few rows reads its values, and that of the scores its keys, from memory: enough products for
+    a task each, of values whose rows are read in registers."""
+    weights, values = op.operands
+    batch, m, *_ = extents_of(op)
+    types = {v.tensor.storage.name for v in (weights, values, op.result)}
+    product = None if found.scores is None else _product_of(found.scores)
+    if product is None or len(types) > 1 or not types <= {"f32", "f64"}:
+        return False
+    is_enough = batch >= tuning.ATTENTION_LEAST_TASKS and m <= tuning.COMPUTED_OPERAND_ROWS
+    is_enough = is_enough and mk.shape_of(weights)[-1] >= tuning.RANGED_ZEROS_KEYS
+    are_rows = values.tensor.rank - 1 in r.rhs_free
+    return is_enough and are_rows and _is_in_memory(values) and all(map(_is_in_memory, product[0].operands[1:]))
+
+
+def _is_in_memory(value: Value) -> bool:
+    """Whether a value is an argument, a state, or one that an update has changed in part."""
+    while value.op is not None and value.op.name in ("stablehlo.reshape", *UPDATES):
+        if value.op.name in UPDATES:
+            return True
+        value = value.op.operands[0]
+    return value.op is None or value.op.name in ("stablehlo.while", "stablehlo.case", "stablehlo.if")
 
 
 def _are_finite(rw: Rewriter, values: Value, r: Roles) -> Value:
