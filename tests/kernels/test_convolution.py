@@ -155,7 +155,8 @@ def run(
     # Features last with groups inside the features, or features first.
     x = laid_out(x, pick.choice([(1, *axes, 0, last), (1, 0, last, *axes), (0, 1, *axes, last)]))
     k = tuple(range(1, rank + 1))
-    w = laid_out(w, pick.choice([(*k, rank + 1, 0, rank + 2), (0, rank + 2, rank + 1, *k), (0, rank + 1, rank + 2, *k)]))
+    outputs_first, inputs_first = (0, rank + 2, rank + 1, *k), (0, rank + 1, rank + 2, *k)
+    w = laid_out(w, pick.choice([(*k, rank + 1, 0, rank + 2), inputs_first if seed % 2 else outputs_first]))
     reverse = pick.random() < 0.3
     if reverse:
         w = w[(slice(None), *[slice(None, None, -1)] * rank)]
