@@ -607,6 +607,8 @@ CONV_PLANE_FEATURES = 8
 """Maximum output features of an input channel for lanes to run along the pixels of planes, without products. Chosen."""
 CONV_COPY_BYTES = 128 << 10
 """Approximate bytes of a padded image or of a kernel's panels that a task writes before the products. Chosen."""
+CONV_TRANSPOSED_BYTES = 256 << 10
+"""Maximum bytes of a kernel's rows that are transposed at a time to pack it. Chosen: they fit a second-level cache."""
 CONV_WINDOW_PANELS, CONV_PIXEL_PANELS = 16, 4
 """Maximum panels of a kernel that a task packs, to read it in long runs: of windows, and of single pixels. Chosen."""
 NARROW_ROWS = 64

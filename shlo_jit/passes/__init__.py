@@ -41,6 +41,7 @@ from shlo_jit.passes.canonical.combine_collectives import combine_collectives
 from shlo_jit.passes.canonical.dilated_convolutions import dilated_convolutions
 from shlo_jit.passes.canonical.distant_windows import distant_windows
 from shlo_jit.passes.canonical.explicit_layouts import explicit_layouts
+from shlo_jit.passes.canonical.features_last import features_last
 from shlo_jit.passes.canonical.flat_concatenates import flat_concatenates
 from shlo_jit.passes.canonical.fold_scales import fold_scales
 from shlo_jit.passes.canonical.gated_products import gated_products
@@ -48,6 +49,7 @@ from shlo_jit.passes.canonical.grouped_products import grouped_products
 from shlo_jit.passes.canonical.hoist_products import hoist_products
 from shlo_jit.passes.canonical.key_ranges import key_ranges
 from shlo_jit.passes.canonical.masked_products import masked_products
+from shlo_jit.passes.canonical.moved_transposes import moved_transposes
 from shlo_jit.passes.canonical.narrow_constants import narrow_constants
 from shlo_jit.passes.canonical.narrow_products import narrow_products
 from shlo_jit.passes.canonical.one_hot_products import one_hot_products
@@ -144,6 +146,8 @@ PASSES = (
     # canonical
     Pass(canonical_linalg, (core.LINALG,)),
     Pass(explicit_layouts, (core.ROW_MAJOR,)),
+    Pass(features_last),
+    Pass(moved_transposes),
     Pass(fold_scales),
     Pass(narrow_constants),
     Pass(round_activations),

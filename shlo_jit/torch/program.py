@@ -21,8 +21,9 @@ from shlo_jit.ir.types import UI64, Type, tensor
 from shlo_jit.sources import content
 from shlo_jit.torch.aten import Unsupported
 from shlo_jit.torch.control_flow import uses_random_numbers
-from shlo_jit.torch.dtypes import element_type, to_array, to_tensor
+from shlo_jit.torch.dtypes import element_type, to_tensor
 from shlo_jit.torch.layouts import physical_order
+from shlo_jit.torch.memory import reader
 from shlo_jit.torch.sizes import Bindings
 from shlo_jit.torch.translate import Translator
 
@@ -203,18 +204,22 @@ def _is_symbolic(fake: Any) -> bool:
 
 def caller(exe: Any, built: Built, dtypes: Sequence[torch.dtype]) -> Callable[[Sequence[Any]], list[Any]]:
     """Returns the function that calls an executable with a graph's arguments, and returns the graph's results."""
-    conversions = [(i, to_array(dtype)) for i, dtype in zip(built.tensor_arguments, dtypes, strict=True)]
+    reads = [(i, reader(dtype)) for i, dtype in zip(built.tensor_arguments, dtypes, strict=True)]
     results = [_maker(r) for r in built.results]
     single = sum(r.index is not None for r in built.results) == 1
     is_random = built.is_random
 
     def call(arguments: Sequence[Any]) -> list[Any]:
-        arrays = [convert(arguments[i]) for i, convert in conversions]
+        arrays = [read(arguments[i]) for i, read in reads]
         found = exe(*arrays, new_state()) if is_random else exe(*arrays)
         found = (found,) if single else found
         return [make(found, arguments) for make in results]
 
-    return call
+    only = built.results[0] if len(built.results) == 1 else None
+    if is_random or only is None or only.index is None or only.order is not None or only.dtype is None:
+        return call
+    made = to_tensor(only.dtype)
+    return lambda arguments: [made(exe(*[read(arguments[i]) for i, read in reads]))]
 
 
 def _maker(result: Result) -> Callable[[Sequence[np.ndarray], Sequence[Any]], Any]:

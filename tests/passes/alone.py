@@ -27,7 +27,7 @@ def main_of(text: str | Module) -> tuple[Op, Context]:
     return inline_all(module, main), context_of(module)
 
 
-def after(text: str, *passes: Run) -> Op:
+def after(text: str | Module, *passes: Run) -> Op:
     """Returns the function @main of a text after some passes."""
     function, context = main_of(text)
     for run in passes:

@@ -207,6 +207,24 @@ CASES = {
           return %0 : tensor<2x3xf32>""", "tensor<2x3xf32>", "tensor<2x3xf32>"),
         "custom_call", "transpose custom_call", meaning=False,
     ),
+    "features_last": Case(
+        main("""%0 = stablehlo.convolution(%x, %x) dim_numbers = [b, f, 0]x[0, i, o]->[b, f, 0], window = {}
+            {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+            : (tensor<1x8x8xf32>, tensor<1x8x8xf32>) -> tensor<1x8x8xf32>
+          return %0 : tensor<1x8x8xf32>""", "tensor<1x8x8xf32>", "tensor<1x8x8xf32>"),
+        "convolution", "transpose convolution transpose", shape=(1, 8, 8),
+    ),
+    "moved_transposes": Case(
+        main("""%0 = stablehlo.convolution(%x, %x) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {}
+            {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+            : (tensor<1x8x8xf32>, tensor<1x8x8xf32>) -> tensor<1x8x8xf32>
+          %1 = stablehlo.transpose %0, dims = [0, 2, 1] : (tensor<1x8x8xf32>) -> tensor<1x8x8xf32>
+          %2 = stablehlo.negate %1 : tensor<1x8x8xf32>
+          %3 = stablehlo.add %2, %x : tensor<1x8x8xf32>
+          return %3 : tensor<1x8x8xf32>""", "tensor<1x8x8xf32>", "tensor<1x8x8xf32>"),
+        "convolution transpose negate add", "convolution transpose negate transpose transpose add transpose",
+        shape=(1, 8, 8),
+    ),
     "fold_scales": Case(
         main("""%w = stablehlo.constant dense<0.5> : tensor<16x4xf32>
           %s = stablehlo.constant dense<4.0> : tensor<8x4xf32>

@@ -21,6 +21,7 @@ from shlo_jit.fuse.plan import OpStep, all_steps, labels_of
 from shlo_jit.kernels.convolution.description import SYMBOLS
 from shlo_jit.kernels.target import Target
 from shlo_jit.options import CompileOptions, OptionError
+from shlo_jit.passes.canonical import features_last
 from shlo_jit.schedule.alternatives import alternatives, can_be_tuned
 from shlo_jit.schedule.convolution import ConvolutionSchedule
 from shlo_jit.schedule.convolution_moves import convolution_alternatives, convolution_changes_bits
@@ -30,6 +31,14 @@ from shlo_jit.schedule.show import show_moves
 from shlo_jit.sources import Text
 
 Moves = dict[str, list[dict[str, Any]]]
+
+
+@pytest.fixture(autouse=True)
+def layouts_of_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Convolutions keep the program's layout, so that all leaves are here."""
+    monkeypatch.setattr(features_last, "has_features_first", lambda _: False)
+
+
 TARGETS = {name: resolve(name) for name in ("x86-64-v3", "x86-64-v4", "aarch64:generic")}
 
 

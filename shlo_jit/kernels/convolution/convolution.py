@@ -39,9 +39,9 @@ from shlo_jit.kernels.convolution.input import (
     copy_symbols,
     emit_copy_task,
     emit_packers,
-    emit_weights_task,
     own_packers,
 )
+from shlo_jit.kernels.convolution.kernel_panels import emit_weights_task
 from shlo_jit.kernels.convolution.many_threads import divide_tasks
 from shlo_jit.kernels.convolution.margins import emit_margin
 from shlo_jit.kernels.convolution.multiply_tasks import (

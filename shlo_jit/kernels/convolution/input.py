@@ -1,4 +1,4 @@
-"""Preparation of a convolution's operands: the padded copy of the input, and the packed weights."""
+"""Preparation of a convolution's operands: the padded copy of the input, and the packers of input and kernel."""
 
 from __future__ import annotations
 
@@ -166,33 +166,3 @@ def _copy_line(b: Builder, g: Arguments, types: GemmTypes, plan: GemmPlan, targe
         return
     plain = b.and_(b.icmp("eq", feature, size), b.icmp("eq", pixel, b.mul(ci, size)))
     b.if_else(b.and_(plain, b.icmp("eq", dilation, 1)), dense, other)
-
-
-def emit_weights_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
-    """Emits the task that packs some panels of one group's features, for some window positions. k is in the order
-    (d, h, w, input feature). Returns its name."""
-    plan = conv_plan(types, target)
-    name = copy_symbols(types)[1]
-    b = module.function(name, TASK_PARAMS, linkage="", attributes=attributes(target))
-    frame, index, _ = b.params
-    g = Arguments(b, frame)
-    chunk, chunks, width, co, ci, panel_bytes = g.ints("w_chunk w_chunks w_width co ci k_bytes_per_panel")
-    kd, kh, kw = g.ints("kd kh kw")
-    positions, each = b.mul(b.mul(kd, kh), kw), g.get("w_positions")
-    group, block, nth = split(b, index, b.udiv(b.add(positions, b.sub(each, 1)), each), chunks)
-    first_position = b.mul(block, each)
-    first = b.mul(nth, b.mul(chunk, width))
-    count = b.min_(b.sub(co, first), b.mul(chunk, width))
-    w_in, w_out = g.ints("w_in w_out")
-    to = b.offset(g.pointer("scratch"), g.get("scratch_weights"))
-    to = b.offset(to, dot(b, (group, g.get("w_group_bytes")), (b.mul(nth, chunk), panel_bytes)))
-    source = b.offset(g.pointer("kernel"), g.get("w_offset"))
-    source = b.offset(source, dot(b, (group, g.get("w_group")), (first, w_out)))
-    step = b.mul(b.mul(ci, width), plan.unit_bytes)
-    with b.loop(first_position, b.min_(b.add(first_position, each), positions), hint="tap") as position:
-        d, h, w = split(b, position, kh, kw)
-        at = b.offset(source, dot(b, *zip((d, h, w), g.ints("w_sd w_sh w_sw"), strict=True)))
-        args = [at, w_out, w_in, b.offset(to, b.mul(position, step)), width, count, ci, panel_bytes]
-        b.call("void", packers(types, target)[1].name, args)
-    b.ret()
-    return name

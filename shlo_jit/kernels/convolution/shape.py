@@ -14,7 +14,7 @@ _FIELDS = (
     "stride_d stride_h stride_w pad_d pad_h pad_w ldil_d ldil_h ldil_w rdil_d rdil_h rdil_w "
     "in_batch in_group in_sd in_sh in_sw in_feature "
     "w_sd w_sh w_sw w_in w_out w_group w_offset w_width w_panels w_chunk w_chunks w_positions "
-    "w_group_bytes w_prepacked "
+    "w_group_bytes w_prepacked w_adjacent "
     "o_pixel o_image o_feature o_group "
     "pd ph pw copy_iw0 copy_count copy_w0 "
     "a_group a_batch a_d a_h a_w "

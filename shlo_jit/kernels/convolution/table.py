@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from shlo_jit import tuning
 from shlo_jit.kernels.convolution.description import NUMBERS, Description, Form
 from shlo_jit.kernels.convolution.edge_tiles import edge_heights
 from shlo_jit.kernels.convolution.geometry import Geometry, Runs
-from shlo_jit.kernels.convolution.shape import FIELDS, Three
+from shlo_jit.kernels.convolution.shape import FIELDS, Three, three
 from shlo_jit.kernels.gemm.micro import row_counts
 from shlo_jit.kernels.gemm.precision import itemsize
-from shlo_jit.sizes import hint_of
+from shlo_jit.sizes import Size, equal, hint_of
 
 
 def conv_table(geometry: Geometry, d: Description) -> tuple[int, ...]:
@@ -58,6 +59,27 @@ def form_of(g: Geometry, d: Description) -> Form:
 
 def _round(value: int, to: int) -> int:
     return -(-value // to) * to
+
+
+def adjacent_positions(g: Geometry, width: int) -> int:
+    """Returns the number of window positions if those of a feature of the kernel are adjacent, and those of the next
+    input or output feature follow them, negative if they are reversed; else 0. Also 0 if that does not help to pack
+    panels of so many features."""
+    s, positions, signs = g.shape, 1, set[bool]()
+    for extent, stride in zip(reversed(g.window), reversed(three(s.kernel_strides, 0)), strict=True):
+        if equal(extent, 1):
+            continue
+        if isinstance(extent, Size) or isinstance(stride, Size) or abs(stride) != positions:
+            return 0
+        positions *= extent
+        signs.add(stride > 0)
+    follow = equal(s.kernel_in, positions) or equal(s.kernel_out, positions)
+    lanes, fits = g.plan.lanes, positions * width * g.plan.lanes * g.plan.unit_bytes <= tuning.CONV_TRANSPOSED_BYTES
+    # Without masks, whole vectors are written.
+    pays = width > 1 if g.plan.masks else width % lanes == 0
+    if len(signs) != 1 or not (follow and fits and pays):
+        return 0
+    return positions if signs.pop() else -positions
 
 
 class _Table:
@@ -225,7 +247,9 @@ class _Table:
         call = max(1, v["run"] * v["runs_per_call"]) * self.plan.unit_bytes
         gathered = {"pixels": self.plan.mr * call, "features": d.columns * call}[d.variant.rows] + 1024
         margin = v.get("margin_line", 0) * (v["runs_per_call"] if v.get("margin_lines") else 1)
-        self._set(worker_bytes=_round(max(0 if d.variant.leaf == "dot" else gathered, margin), 64))
+        # Rows of input features are transposed in the worker's memory, see `kernel_panels.py`.
+        rows = abs(v["w_adjacent"]) * v["w_width"] * self.plan.lanes * self.plan.unit_bytes
+        self._set(worker_bytes=_round(max(0 if d.variant.leaf == "dot" else gathered, margin, rows), 64))
 
     def _weights(self) -> None:
         """Sets the panels of the kernel, and the tasks that pack it: some window positions and panels at a time, so
@@ -235,8 +259,12 @@ class _Table:
         panel = g.k * width * plan.unit_bytes * plan.parts
         panels = -(-s.co // width)
         per_task = min(hint_of(panels), d.panels)
-        chunks = -(-panels // max(per_task, 1))
         positions = max(1, d.copy_bytes // max(1, hint_of(s.ci) * width * per_task * plan.unit_bytes))
+        adjacent = 0 if d.kernel == "ahead" else adjacent_positions(g, width)
+        if adjacent:
+            per_task, positions = min(per_task, max(1, d.copy_bytes // max(1, hint_of(panel)))), abs(adjacent)
+        chunks = -(-panels // max(per_task, 1))
+        self._set(w_adjacent=adjacent)
         self._set(w_width=width, k_bytes_per_panel=panel, w_chunk=per_task, w_chunks=chunks, w_positions=positions)
         self._set(w_group_bytes=panel * panels, w_panels=panels)
         weights = workers = _round(self.copy_bytes + 256, 64)

@@ -1,8 +1,4 @@
-"""Convolutions and their gradients.
-
-PyTorch has features before pixels. Convolutions are written with features last, which our kernels compute faster,
-between transposes: most of these are fused into the loops before and after.
-"""
+"""Convolutions and their gradients, with features before pixels as in PyTorch."""
 
 from __future__ import annotations
 
@@ -49,15 +45,10 @@ def _convolved(
 
     spread: distances of the elements of `x`, with zeros between them; the kernel is reversed then.
     """
-    count = weight.ndim - 2
-    spatial, last = tuple(range(1, count + 1)), count + 1
-    numbers = ConvolutionDimensionNumbers(0, last, spatial, count, last, tuple(range(count)), 0, last, spatial)
-    found = b.conv_general_dilated(
-        b.transpose(x, (0, *range(2, count + 2), 1)), b.transpose(weight, (*range(2, count + 2), 1, 0)),
-        stride, padding, spread, dilation, numbers, groups,
-        window_reversal=None if spread is None else [True] * count,
+    return b.conv_general_dilated(
+        x, weight, stride, padding, spread, dilation, None, groups,
+        window_reversal=None if spread is None else [True] * (weight.ndim - 2),
     )  # fmt: skip
-    return b.transpose(found, (0, last, *spatial))
 
 
 def transposed_convolution(
@@ -144,13 +135,10 @@ def _by_kernel(
     """The gradient by the kernel: the convolution of the larger tensor with the smaller one as the window, in which
     batches are the features that are added up."""
     count = len(stride)
-    spatial, last = tuple(range(1, count + 1)), count + 1
-    numbers = ConvolutionDimensionNumbers(last, 0, spatial, 0, last, spatial, count, last, tuple(range(count)))
+    spatial = tuple(range(2, count + 2))
+    numbers = ConvolutionDimensionNumbers(1, 0, spatial, 0, 1, spatial, 1, 0, spatial)
     pairs = []
     for d in range(count):
         wanted = (sizes(weight)[d + 2] - 1) * dilation[d] + (sizes(small)[d + 2] - 1) * stride[d] + 1
         pairs.append((padding[d], wanted - sizes(large)[d + 2] - padding[d]))
-    features_last = (0, *range(2, count + 2), 1)
-    large, small = (b.transpose(x, features_last) for x in (large, small))
-    found = b.conv_general_dilated(large, small, dilation, pairs, None, stride, numbers, 1, groups)
-    return b.transpose(found, (last, count, *range(count)))
+    return b.conv_general_dilated(large, small, dilation, pairs, None, stride, numbers, 1, groups)
