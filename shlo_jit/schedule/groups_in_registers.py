@@ -47,7 +47,8 @@ LANE = 4
 TOGETHER = 4
 """Maximum vectors whose sums are in registers together."""
 BLOCK_ROWS = 4
-"""Minimum vectors for which bytes are transposed."""
+"""Minimum vectors for which bytes are transposed. Zen 4, 3072x576 of 4 bits from memory: 2 vectors would take 1.4 times
+as long as without, 3 would take 1.15 times, and 8 take 0.6."""
 UNITS = 4
 """Minimum blocks of a task, if there are many."""
 FEW_TASKS = 4

@@ -181,6 +181,35 @@ def test_independent_products_run_together(threads: int) -> None:
         np.testing.assert_array_equal(out, expected.astype(np.float32))
 
 
+@pytest.mark.parametrize(("rows", "matrices", "outputs", "groups", "terms"), [(8, 2, 24, 5, 32), (9, 3, 33, 70, 64)])
+def test_outputs_of_several_matrices(rows: int, matrices: int, outputs: int, groups: int, terms: int) -> None:
+    """Two dimensions number outputs: blocks of outputs end with the inner one. The second case has several chunks."""
+    q, s = f"{matrices}x{outputs}x{groups}x{terms}", f"{matrices}x{outputs}x{groups}xf32"
+    product, result = f"{groups}x{rows}x{matrices}x{outputs}", f"{rows}x{matrices}x{outputs}xf32"
+    text = f"""func.func @main(%x: tensor<{rows}x{groups}x{terms}xi8>, %q: tensor<{q}xi4>, %s: tensor<{s}>) -> tensor<{result}> {{
+      %m = stablehlo.convert %q : (tensor<{q}xi4>) -> tensor<{q}xi8>
+      %d = stablehlo.dot_general %x, %m, batching_dims = [1] x [2], contracting_dims = [2] x [3]
+        : (tensor<{rows}x{groups}x{terms}xi8>, tensor<{q}xi8>) -> tensor<{product}xi32>
+      %f = stablehlo.convert %d : (tensor<{product}xi32>) -> tensor<{product}xf32>
+      %b = stablehlo.broadcast_in_dim %s, dims = [2, 3, 0] : (tensor<{s}>) -> tensor<{product}xf32>
+      %y = stablehlo.multiply %f, %b : tensor<{product}xf32>
+      %n = stablehlo.constant dense<0.0> : tensor<f32>
+      %t = stablehlo.reduce(%y init: %n) applies stablehlo.add across dimensions = [0]
+        : (tensor<{product}xf32>, tensor<f32>) -> tensor<{result}>
+      return %t : tensor<{result}>
+    }}"""
+    rng = np.random.default_rng(0)
+    weights = rng.integers(-8, 8, (matrices, outputs, groups, terms)).astype(ml_dtypes.int4)
+    scales = (2.0 ** rng.integers(-1, 2, (matrices, outputs, groups))).astype(np.float32)
+    x = rng.integers(-8, 8, (rows, groups, terms)).astype(np.int8)
+    exe = guarded.compile(text, threads=2, cache=False)
+    assert "terms are transposed" in exe.text("schedule")
+    (out,) = guarded.outputs(exe(x, weights, scales))
+    wide = np.float64
+    wanted = np.einsum("rgt,abgt,abg->rab", x.astype(wide), weights.astype(wide), scales.astype(wide))
+    np.testing.assert_array_equal(out, wanted.astype(np.float32))
+
+
 @pytest.mark.slow
 def test_many_random_programs() -> None:
     found = run(seeds(600))

@@ -149,9 +149,7 @@ class LanesOfOutputs:
     def columns(self, lines: list[V]) -> list[V]:
         """Registers with the first numbers of all lines, the second ones, and so on."""
         n, count = self.lanes, lanes(lines[0].type)
-        if count == 1:
-            lines = [self.b.splat(x, n) for x in lines]
-        elif count < n:
+        if count < n:
             lines = [self.b.shuffle(x, None, [i % count for i in range(n)]) for x in lines]
         return transposed(self.b, lines)[:count]
 
