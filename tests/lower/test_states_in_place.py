@@ -6,6 +6,7 @@ import re
 
 import guarded
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -61,3 +62,48 @@ def test_a_loop_updates_a_donated_argument_in_place() -> None:
     kept = guarded.compile(text, cache=False)(table, values)
     np.testing.assert_array_equal(kept, want)
     assert (table == 1).all()
+
+
+def energy(state, best, place, other, number):
+    """A proposal is a change of one element; its energy is that of the whole state."""
+    proposed = state.at[place].add(number)
+    found = (proposed**2).sum()
+    return jnp.where(found < best + number, proposed, state), jnp.minimum(found, best)
+
+
+def exchanged(state, best, place, other, number):
+    """Two elements change places, or the same one twice; the sides of the choice are the other way around."""
+    proposed = state.at[place].set(state[other] + number).at[other].set(state[place])
+    found = (proposed * jnp.arange(state.size)).sum()
+    return jnp.where(found > best + number, state, proposed), jnp.minimum(found, best)
+
+
+def rows_of_branches(state, best, place, other, number):
+    """Rows of two overlapping slices, chosen by branches."""
+    rows = state.reshape(-1, 8)
+    proposed = jax.lax.dynamic_update_slice(rows, rows[:2] + number, (place % 100, 0))
+    proposed = jax.lax.dynamic_update_slice(proposed, proposed[1:3] * 2, (other % 100, 0))
+    found = jnp.abs(proposed).sum()
+    chosen = jax.lax.cond(found % 2 < 1, lambda a, b: a, lambda a, b: b, proposed, rows)
+    return chosen.ravel() / (1 + jnp.abs(chosen).max()), best + chosen[place % 100, 0]
+
+
+@pytest.mark.parametrize(("step", "copies"), [(energy, 0), (exchanged, 0), (rows_of_branches, None)])
+def test_rejected_proposals_are_undone_where_they_differ(step, copies: int | None) -> None:
+    r = np.random.default_rng(3)
+    state, numbers = r.standard_normal(1024, np.float32), r.standard_normal(40, np.float32)
+    places = r.integers(0, 1024, (40, 2)).astype(np.int32)
+    places[::7, 1] = places[::7, 0]
+
+    def program(state, places, numbers):
+        def body(carry, x):
+            return step(*carry, x[0][0], x[0][1], x[1]), carry[1]
+
+        return jax.lax.scan(body, (state, jnp.float32(1e3)), (places, numbers))
+
+    text = jax.jit(program).lower(state, places, numbers).as_text()
+    wants = evaluate(shlo_jit.parse(text), state, places, numbers)
+    exe = guarded.compile(text, threads=2, cache=False)
+    for got, want in zip(exe(state, places, numbers), wants, strict=True):
+        np.testing.assert_allclose(np.asarray(got), want, rtol=2e-5, atol=2e-5)
+    assert copies is None or len(copied(exe)) == copies

@@ -7,6 +7,12 @@ masked updates, so that no older state has to be kept.
     select(p, dynamic_update_slice(x, u, i), x)   ->   dynamic_update_slice(x, select(p, u, dynamic_slice(x, i)), i)
     select(p, x, scatter(x, i, u))                ->   scatter(x, select(p, outside, i), u)
 
+If others have read the updated tensor before, as the energy of a proposal that may be rejected, what differs is
+restored:
+
+    y = dynamic_update_slice(x, u, i)
+    select(p, y, x)   ->   dynamic_update_slice(y, select(p, dynamic_slice(y, i), dynamic_slice(x, i)), i)
+
 The predicate may be a tensor, as in batched programs, if updates are slices, or if it only varies along dimensions that
 number the batches of a scatter.
 """
@@ -16,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shlo_jit.ir.core import Op, Value, walk
+from shlo_jit.ir.core import Block, Op, Value, walk
 from shlo_jit.ir.types import tensor
 from shlo_jit.ops.contract import dims_of
 from shlo_jit.passes import build as mk
@@ -38,7 +44,7 @@ def masked_updates(function: Op, _: Context) -> Op:
         ops = [*walk(function.block())]
         if not any(op.name == SELECT for op in ops) or not any(map(is_partial, ops)):
             return function
-        sweep = _Masking(Uses(function.block()))
+        sweep = _Masking(Uses(function.block()), function.block())
         function = rewrite(function, sweep.visit)
         if not sweep.changed:
             return function
@@ -58,8 +64,8 @@ class _Side(NamedTuple):
 class _Masking:
     """One sweep over a function."""
 
-    def __init__(self, uses: Uses) -> None:
-        self.uses = uses
+    def __init__(self, uses: Uses, outermost: Block) -> None:
+        self.uses, self.outermost = uses, outermost
         self.changed = False
 
     def visit(self, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
@@ -67,7 +73,7 @@ class _Masking:
             return None
         found = self.sides(op)
         if found is None:
-            return None
+            return self.restored(rw, op, operands)
         common, sides = found
         predicate, dims = operands[0], varying(operands[0])
         if not all(_can_mask(u, dims) for side in sides for u in side.updates):
@@ -84,6 +90,35 @@ class _Masking:
         for side, mask in zip(sides, masks, strict=True):
             state = _masked(rw, side, common, state, mask)
         return [state]
+
+    def restored(self, rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+        """Replaces a select between a tensor and small updates of slices of it, which others have read before. Outside
+        of loops and branches the select is one pass over a tensor that is copied anyway."""
+        block, position = self.uses.place[op]
+        if block is self.outermost:
+            return None
+        sides = op.operands[1:]
+        for number, (new, old) in enumerate((sides, sides[::-1])):
+            chain = self.chain(op, new)
+            made = [] if old not in chain else [v.op for v in chain[: chain.index(old)] if v.op is not None]
+            parts = sum(u.operands[1].tensor.size for u in made if u.name == UPDATE)
+            is_small = made and all(u.name == UPDATE for u in made) and 2 * parts <= new.tensor.size
+            readers = [reader for u in made for reader in self.uses.readers[u.result]]
+            are_before = all(self.uses.place[self.uses.enclosing(r, block)][1] <= position for r in readers)
+            if not is_small or not are_before or varying(operands[0]):
+                continue
+            predicate = operands[0]
+            if predicate.tensor.rank:
+                predicate = mk.reshape(rw, _corner(rw, predicate, ()), ())
+            before, state = rw.get(old), rw.get(new)
+            for update in made:
+                _, part, *starts = (rw.get(v) for v in update.operands)
+                kept = [mk.window(rw, x, starts, mk.shape_of(part)) for x in (state, before)]
+                chosen = rw.emit1(SELECT, [predicate, *kept[:: 1 - 2 * number]], part.type)
+                state = rw.emit1(UPDATE, [state, chosen, *starts], state.type)
+            self.changed = True
+            return [state]
+        return None
 
     def sides(self, op: Op) -> tuple[Value, list[_Side]] | None:
         """Returns the tensor of which both sides of a select are updates, and the sides."""

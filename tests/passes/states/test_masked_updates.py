@@ -98,6 +98,18 @@ def test_an_update_that_is_read_elsewhere_stays() -> None:
     assert not changed and whole(function, "select") == 1
 
 
+@pytest.mark.parametrize("sides", [("%a", "%s"), ("%s", "%a")])
+def test_an_update_that_was_read_before_is_undone_where_it_differs(sides: tuple[str, str]) -> None:
+    total = f"""
+    %o = stablehlo.constant dense<0.0> : tensor<f32>
+    %k = stablehlo.reduce(%a init: %o) applies stablehlo.add across dimensions = [0] : ({T}, tensor<f32>) -> tensor<f32>
+    %q = stablehlo.compare GT, %k, %o : (tensor<f32>, tensor<f32>) -> tensor<i1>"""
+    small = NEW.replace("%u", "%v").replace("tensor<4xf32>", "tensor<2xf32>")
+    part = "%v = stablehlo.slice %u [1:3] : (tensor<4xf32>) -> tensor<2xf32>\n    "
+    function, changed = check(program(part + small + total + select("%q", *sides)), masked_updates)
+    assert changed and whole(function, "select") == 0 and names(function)["dynamic_update_slice"] == 2
+
+
 def test_an_update_of_most_of_a_tensor_stays() -> None:
     body = f"""%most = stablehlo.slice %s [0:11] : ({T}) -> tensor<11xf32>
     %a = stablehlo.dynamic_update_slice %s, %most, %j : ({T}, tensor<11xf32>, tensor<i32>) -> {T}"""
