@@ -14,6 +14,8 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import ORIGIN, At, Expr, NotAffine, Split
+from shlo_jit.ops import is_elementwise
+from shlo_jit.ops.runs import roles_of
 from shlo_jit.reasons import Reason
 from shlo_jit.sizes import equal, hint_of
 
@@ -74,6 +76,24 @@ def _add_nodes(g: Grouping, op: Op, results: list[Value], nest: Nest, at: At, re
         g.request(nest, o, place)
 
 
+def sums_byte_products(op: Op) -> bool:
+    """Whether a reduce adds up a batch of products of bytes, finished element by element (`summed_products.py`)."""
+    if len(op.operands) != 2 or [inner.name for inner in op.block().ops[:-1]] != ["stablehlo.add"]:
+        return False
+    todo, seen = [op.operands[0]], set[Value]()
+    while todo and len(seen) < tuning.BYTE_SEARCH:
+        value = todo.pop()
+        if value in seen or value.op is None or not equal(value.tensor.size, op.operands[0].tensor.size):
+            continue
+        seen.add(value)
+        if value.op.name == "stablehlo.dot_general":
+            batch = tuple(roles_of(value.op).lhs_batch)
+            return bool(batch) and all(v.tensor.storage.name in ("i8", "ui8") for v in value.op.operands)
+        if is_elementwise(value.op) or value.op.name == "stablehlo.reshape":
+            todo += value.op.operands
+    return False
+
+
 def _take_in(g: Grouping, op: Op, results: list[Value], nest: Nest, nests: list[Nest]) -> Refusal | None:
     """Fuses the reduce into a nest that reads its results: as an epilogue, or as a row program. Returns the refusal if
     it cannot."""
@@ -82,6 +102,8 @@ def _take_in(g: Grouping, op: Op, results: list[Value], nest: Nest, nests: list[
         return Refusal("read-at-several-indices", "it reads the result at several indices")
     if nest.overwrites is not None or nest.after is not None:
         return Refusal("writes-part", "it writes only a part of a buffer")
+    if sums_byte_products(op):
+        return Refusal("sums-products", "the sum of products of groups is added up on their tiles, and nothing else")
     (at,) = places
     rows = covers(nest, at, results[0].tensor.extents)
     if rows is None:
