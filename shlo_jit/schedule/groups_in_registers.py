@@ -269,12 +269,13 @@ def _lanes_of(nest: Nest, batch: list[int], along: dict[int, int], target: Targe
         return None
     if any(node.op.name == "stablehlo.iota" for node in nest.nodes.values()):
         return None
-    (group,), lanes = batch, next(iter(along))
-    size, register = nest.extents[lanes], target.vector_bits // 8
-    if (size % register and (size & size - 1 or size < LANE)) or size > LONG * register:
+    (group,), register = batch, target.vector_bits // 8
+    moving = [(linear(k), bits_in_memory(k[0])) for k in nest.loads if any(linear(k).coefficient(v) for v in along)]
+    lanes = next((v for v in along if all(e.coefficient(v) * bits == 8 for e, bits in moving)), None)
+    if not moving or lanes is None:
         return None
-    moving = [(k[0], linear(k)) for k in nest.loads if linear(k).coefficient(lanes)]
-    if not moving or any(e.coefficient(lanes) * bits_in_memory(value) != 8 for value, e in moving):
+    size = nest.extents[lanes]
+    if (size % register and (size & size - 1 or size < LANE)) or size > LONG * register:
         return None
     if size < register and any(linear(k).coefficient(group) != size * linear(k).coefficient(lanes) for k in nest.loads):
         return None
