@@ -214,4 +214,5 @@ def test_outputs_of_several_matrices(rows: int, matrices: int, outputs: int, gro
 def test_many_random_programs() -> None:
     found = run(seeds(600))
     print(found)
-    assert found["transposed"] > 100 and found["native"] + found["x86-64-v3"] > 0.4 * found["others"]
+    assert found["transposed"] > 0.2 * found["others"]
+    assert sum(found[target] for target in {*TARGETS}) > 0.4 * found["others"]
