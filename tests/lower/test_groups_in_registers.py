@@ -59,6 +59,8 @@ class Case:
         self.q = numbers.integers(low, high + 1, ((3,) if self.is_stacked else ()) + shape).astype(dtype)
         self.s = (2.0 ** numbers.integers(-1, 2, shape[:2])).astype(np.float32)
         self.z = numbers.integers(-3, 4, shape[:2]).astype(np.float32)
+        self.is_read = rng.random() < 0.3
+        """Whether a loop reads the sum."""
 
     def text(self) -> str:
         r, o, g, t = self.rows, self.outputs, self.groups, self.terms
@@ -99,7 +101,8 @@ class Case:
             "%n = stablehlo.constant dense<0.0> : tensor<f32>",
             f"%t = stablehlo.reduce({'%w' if self.has_offset else '%y'} init: %n) applies stablehlo.add across"
             f" dimensions = [0] : ({f}, tensor<f32>) -> tensor<{result}xf32>",
-            f"return %t : tensor<{result}xf32>",
+            f"%u = stablehlo.add %t, %t : tensor<{result}xf32>" if self.is_read else "",
+            f"return {'%u' if self.is_read else '%t'} : tensor<{result}xf32>",
         ]
         heads = [
             f"%x: tensor<{r}x{g}x{t}xi8>",
@@ -113,7 +116,7 @@ class Case:
     def expected(self) -> np.ndarray:
         q = (self.q[1] if self.is_stacked else self.q).astype(np.float64)
         products = np.einsum("rgt,ogt->rog", self.x.astype(np.float64), q) * self.s
-        found = (products + self.z if self.has_offset else products).sum(-1)
+        found = (products + self.z if self.has_offset else products).sum(-1) * (2 if self.is_read else 1)
         return found if self.side else found.T
 
 
@@ -144,6 +147,37 @@ def run(numbers: range) -> Counter[str]:
 def test_random_programs(first: int) -> None:
     found = run(range(first, first + 15))
     assert found["native"] and found["transposed"]
+
+
+HALVES = """func.func @main(%x: tensor<3x6x32xi8>, %q: tensor<40x6x16xui8>) -> tensor<3x40xf32> {
+  %four = stablehlo.constant dense<4> : tensor<40x6x16xui8>
+  %mask = stablehlo.constant dense<15> : tensor<40x6x16xui8>
+  %low = stablehlo.and %q, %mask : tensor<40x6x16xui8>
+  %high = stablehlo.shift_right_logical %q, %four : tensor<40x6x16xui8>
+  %both = stablehlo.concatenate %low, %high, dim = 2
+    : (tensor<40x6x16xui8>, tensor<40x6x16xui8>) -> tensor<40x6x32xui8>
+  %w = stablehlo.convert %both : (tensor<40x6x32xui8>) -> tensor<40x6x32xi8>
+  %d = stablehlo.dot_general %x, %w, batching_dims = [1] x [1], contracting_dims = [2] x [2]
+    : (tensor<3x6x32xi8>, tensor<40x6x32xi8>) -> tensor<6x3x40xi32>
+  %f = stablehlo.convert %d : (tensor<6x3x40xi32>) -> tensor<6x3x40xf32>
+  %n = stablehlo.constant dense<0.0> : tensor<f32>
+  %y = stablehlo.reduce(%f init: %n) applies stablehlo.add across dimensions = [0]
+    : (tensor<6x3x40xf32>, tensor<f32>) -> tensor<3x40xf32>
+  return %y : tensor<3x40xf32>
+}"""
+
+
+def test_halves_of_bytes_that_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group has the low halves of its bytes first, as in GGUF's Q4_0."""
+    monkeypatch.setattr(tuning, "PACKED_FIELDS_BYTES", 0)
+    numbers = np.random.default_rng(5)
+    x = numbers.integers(-128, 128, (3, 6, 32)).astype(np.int8)
+    q = numbers.integers(0, 256, (40, 6, 16)).astype(np.uint8)
+    w = np.concatenate([q & 15, q >> 4], -1).astype(np.float64)
+    for threads in (1, 2, 3, 8):
+        exe = guarded.compile(HALVES, threads=threads)
+        assert "groups   (" in exe.text("schedule") or "transposed" in exe.text("schedule")
+        np.testing.assert_array_equal(exe(x, q), np.einsum("rgt,ogt->ro", x.astype(np.float64), w).astype(np.float32))
 
 
 @pytest.mark.parametrize("threads", (1, 2, 3, 8))
