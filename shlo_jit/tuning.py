@@ -506,6 +506,9 @@ COMPUTED_VECTORS_SHARE = 2
 """Share of the first-level cache, one in so many, that the parts of all rows take that are multiplied by a part of such
 an operand; of the second-level cache for a single row. Chosen: the operand and sums take the rest. It changes no
 bits."""
+FEATURES_LAST_WORK = 1 << 16
+"""Minimum multiply-adds of a convolution with features first to be written with features last. Chosen: transposes of
+smaller ones take as long as they do."""
 NARROWED_ROWS = 4
 """Maximum rows of a product for its constant weights to be kept in narrower numbers. On Zen 4, 4096x4096 in bf16 take
 0.66 ms instead of 1.6 for one row, 1.0 instead of 1.5 for four, and as much as in f32 for eight."""

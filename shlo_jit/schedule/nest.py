@@ -14,7 +14,7 @@ from shlo_jit.fuse.costs import cost
 from shlo_jit.fuse.nest import Key, Nest
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Value
-from shlo_jit.ir.index import At, Expr
+from shlo_jit.ir.index import At
 from shlo_jit.kernels.target import Target
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Choice, Note, count
@@ -24,6 +24,7 @@ from shlo_jit.schedule.loop_interchange import TimeBlocks, most_iterations, vect
 from shlo_jit.schedule.moves import Move
 from shlo_jit.schedule.nest_moves import GivenMoves, nest_moves
 from shlo_jit.schedule.nest_notes import nest_notes
+from shlo_jit.schedule.nest_prefetches import prefetches
 from shlo_jit.schedule.passes import Passes
 from shlo_jit.schedule.reducers import simple_op
 from shlo_jit.schedule.row_batching import batched_row_variable
@@ -52,7 +53,7 @@ from shlo_jit.schedule.sum_order import ACCUMULATORS, can_split_rows, fixes_orde
 from shlo_jit.schedule.tasks import Tasks, cut
 from shlo_jit.schedule.transposed_loads import TransposedLoads, find_transposed_loads, given_transposed_loads
 from shlo_jit.schedule.unroll_and_jam import accumulators_each, can_jam, jammed_variable
-from shlo_jit.sizes import equal, hint_of, surely
+from shlo_jit.sizes import hint_of, surely
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -377,36 +378,7 @@ class _Scheduler:
         if self.given is not None:
             found = self.given.prefetches(self.nest, space)
             return {key: distance for key, distance in found.items() if key[0] not in cached}
-        if space.vector is None or hint_of(space.extents[space.vector]) < 4 * space.width:
-            return {}
-        inner = space.vector if space.vector not in space.rows or not space.inner else space.inner[-1]
-        foremost: dict[tuple, tuple[int, Key, int]] = {}
-        far = self.target.bytes_of(tuning.PREFETCH_BYTES)
-        for key in self.nest.loads:
-            storage, offset = key[0].tensor.storage, space.collapse(linear(key))
-            step, near = offset.coefficient(inner), hint_of(key[0].tensor.nbytes) < far or key[0] in cached
-            near = near or key[0].tensor.is_packed
-            if near or offset.coefficient(space.vector) != 1 or not step or offset.syms:
-                continue
-            distance = tuning.PREFETCH_DISTANCE // storage.itemsize
-            if inner == space.vector and not self.follows(offset, distance):
-                continue
-            vector_bytes = space.width * self.unroll.value * storage.itemsize
-            steps = max(1, tuning.PREFETCH_DISTANCE // vector_bytes) if inner != space.vector else distance
-            group = (key[0], offset.terms)
-            if group not in foremost or foremost[group][0] < offset.const:
-                foremost[group] = (offset.const, key, steps * step * storage.itemsize)
-        return {key: distance for _, key, distance in foremost.values()}
-
-    def follows(self, offset: Expr, distance: int) -> bool:
-        """Whether the element at the prefetch distance is accessed soon: runs along the vector variable are long, or
-        the next run begins where the previous one ends."""
-        space = self.space
-        assert space.vector is not None
-        order = [*space.rows, *space.inner]
-        before = order[: order.index(space.vector)]
-        run = space.extents[space.vector]
-        return hint_of(run) >= 2 * distance or (bool(before) and equal(offset.coefficient(before[-1]), run))
+        return prefetches(self.nest, space, self.target, cached, self.unroll.value)
 
     def choose_streams(self) -> tuple[Value, ...]:
         """Outputs of a plain loop over one run that are large enough for streaming stores."""

@@ -212,7 +212,7 @@ CASES = {
             {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
             : (tensor<1x8x8xf32>, tensor<1x8x8xf32>) -> tensor<1x8x8xf32>
           return %0 : tensor<1x8x8xf32>""", "tensor<1x8x8xf32>", "tensor<1x8x8xf32>"),
-        "convolution", "transpose convolution transpose", shape=(1, 8, 8),
+        "convolution", "transpose convolution transpose", shape=(1, 8, 8), given=("FEATURES_LAST_WORK", 0),
     ),
     "moved_transposes": Case(
         main("""%0 = stablehlo.convolution(%x, %x) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {}

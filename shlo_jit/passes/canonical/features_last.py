@@ -4,7 +4,7 @@ With features last, lanes run along features: images of few pixels fill them, wi
 convolutions read vectors. Loops that compute the image or read the result take in the transposes, and those between two
 convolutions cancel out or move (`moved_transposes.py`).
 
-Needs: static shapes. Guarantees: nothing.
+Needs: static shapes. Guarantees: nothing; convolutions of little work stay as they are.
 
     convolution(x, w) : [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]
     ->
@@ -13,16 +13,18 @@ Needs: static shapes. Guarantees: nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from shlo_jit import tuning
 from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import tensor
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
-from shlo_jit.sizes import equal
+from shlo_jit.sizes import equal, hint_of
 
 
 def features_last(function: Op, _: Context) -> Op:
@@ -57,8 +59,11 @@ def features_last(function: Op, _: Context) -> Op:
 
 
 def has_features_first(op: Op) -> bool:
-    """Whether the features of a convolution's result are before pixels."""
-    d = op.attributes["dimension_numbers"]
+    """Whether the features of a convolution's result are before pixels, and it has enough work."""
+    d, kernel = op.attributes["dimension_numbers"], op.operands[1].tensor.extents
     assert isinstance(d, ConvDims)
     spatial, feature = d.output_spatial_dimensions, d.output_feature_dimension
-    return bool(spatial) and feature < max(spatial) and not equal(op.result.tensor.extents[feature], 1)
+    if not spatial or feature > max(spatial) or equal(op.result.tensor.extents[feature], 1):
+        return False
+    terms = math.prod(hint_of(n) for i, n in enumerate(kernel) if i != d.kernel_output_feature_dimension)
+    return hint_of(op.result.tensor.size) * terms >= tuning.FEATURES_LAST_WORK

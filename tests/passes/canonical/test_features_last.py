@@ -9,9 +9,17 @@ import pytest
 from alone import after
 
 import shlo_jit
+from shlo_jit import tuning
 from shlo_jit.ir.core import walk
 from shlo_jit.passes.canonical.features_last import features_last
 from shlo_jit.reference.interpreter import evaluate
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small convolutions have enough work."""
+    monkeypatch.setattr(tuning, "FEATURES_LAST_WORK", 0)
+
 
 RNG = np.random.default_rng(11)
 FIRST = "[b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]"
@@ -74,3 +82,17 @@ def test_equal_to_the_reference(name: str, dtype: str) -> None:
 def test_a_single_feature_is_first_and_last() -> None:
     text = text_of("first").replace("6x3x3x3", "1x3x3x3").replace("2x6x5x4", "2x1x5x4")
     assert not any(o.name == "stablehlo.transpose" for o in walk(after(text, features_last).block()))
+
+
+def test_small_convolutions_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transposes take as long as they do."""
+    text = """func.func @main(%x: tensor<1x3x8xf32>, %w: tensor<4x3x3xf32>) -> tensor<1x4x6xf32> {
+      %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, f, 0]x[o, i, 0]->[b, f, 0], window = {}
+        {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+        : (tensor<1x3x8xf32>, tensor<4x3x3xf32>) -> tensor<1x4x6xf32>
+      return %0 : tensor<1x4x6xf32>
+    }"""
+    for least, count in ((4 * 6 * 9, 1), (4 * 6 * 9 + 1, 0)):
+        monkeypatch.setattr(tuning, "FEATURES_LAST_WORK", least)
+        found = after(shlo_jit.parse(text), features_last)
+        assert any(op.name == "stablehlo.transpose" for op in walk(found.block())) == bool(count)

@@ -11,6 +11,7 @@ from alone import after
 
 import shlo_jit
 from shlo_jit import builder as b
+from shlo_jit import tuning
 from shlo_jit.builder import Value
 from shlo_jit.ir.core import Module, walk
 from shlo_jit.ir.types import F32, I1, tensor
@@ -18,6 +19,13 @@ from shlo_jit.passes.canonical.features_last import features_last
 from shlo_jit.passes.canonical.moved_transposes import moved_transposes
 from shlo_jit.passes.simplify import simplify
 from shlo_jit.reference.interpreter import evaluate
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small convolutions have enough work."""
+    monkeypatch.setattr(tuning, "FEATURES_LAST_WORK", 0)
+
 
 RNG = np.random.default_rng(3)
 IMAGE, KERNEL = (2, 3, 6, 4), (3, 3, 3, 3)
