@@ -263,7 +263,8 @@ def _dots_of(op: Op, side: int, target: Target) -> Dots | None:
 
 def _lanes_of(nest: Nest, batch: list[int], along: dict[int, int], target: Target) -> tuple[int, int, Space] | None:
     """The variable that numbers groups, that along the bytes of a group, and the loops with lanes along the latter: if
-    a group is shorter than a register, they go on in the next groups, which follow in memory."""
+    a group is shorter than a register, they go on in the next groups, which follow in memory. Other variables number
+    elements of a byte."""
     places = [at for _, at in (*nest.nodes, *nest.loads)]
     if len(batch) != 1 or not along or any(at.conditions for at in places):
         return None
@@ -273,6 +274,9 @@ def _lanes_of(nest: Nest, batch: list[int], along: dict[int, int], target: Targe
     moving = [(linear(k), bits_in_memory(k[0])) for k in nest.loads if any(linear(k).coefficient(v) for v in along)]
     lanes = next((v for v in along if all(e.coefficient(v) * bits == 8 for e, bits in moving)), None)
     if not moving or lanes is None:
+        return None
+    others = [e.coefficient(v) * bits for e, bits in moving for v in along if v != lanes]
+    if any(not 0 <= distance < 8 for distance in others):
         return None
     size = nest.extents[lanes]
     if (size % register and (size & size - 1 or size < LANE)) or size > LONG * register:

@@ -180,6 +180,30 @@ def test_halves_of_bytes_that_follow_each_other(monkeypatch: pytest.MonkeyPatch)
         np.testing.assert_array_equal(exe(x, q), np.einsum("rgt,ogt->ro", x.astype(np.float64), w).astype(np.float32))
 
 
+APART = """func.func @main(%x: tensor<5x6x32xi8>, %q: tensor<40x2x6x16xi8>) -> tensor<5x40xf32> {
+  %t = stablehlo.transpose %q, dims = [0, 2, 1, 3] : (tensor<40x2x6x16xi8>) -> tensor<40x6x2x16xi8>
+  %w = stablehlo.reshape %t : (tensor<40x6x2x16xi8>) -> tensor<40x6x32xi8>
+  %d = stablehlo.dot_general %x, %w, batching_dims = [1] x [1], contracting_dims = [2] x [2]
+    : (tensor<5x6x32xi8>, tensor<40x6x32xi8>) -> tensor<6x5x40xi32>
+  %f = stablehlo.convert %d : (tensor<6x5x40xi32>) -> tensor<6x5x40xf32>
+  %n = stablehlo.constant dense<0.0> : tensor<f32>
+  %y = stablehlo.reduce(%f init: %n) applies stablehlo.add across dimensions = [0]
+    : (tensor<6x5x40xf32>, tensor<f32>) -> tensor<5x40xf32>
+  return %y : tensor<5x40xf32>
+}"""
+
+
+def test_halves_of_groups_that_are_apart() -> None:
+    """The bytes of a group are in two places, with those of the other groups in between."""
+    numbers = np.random.default_rng(6)
+    x = numbers.integers(-128, 128, (5, 6, 32)).astype(np.int8)
+    q = numbers.integers(-128, 128, (40, 2, 6, 16)).astype(np.int8)
+    w = q.transpose(0, 2, 1, 3).reshape(40, 6, 32).astype(np.float64)
+    for threads in (1, 2, 3, 8):
+        found = guarded.compile(APART, threads=threads)(x, q)
+        np.testing.assert_array_equal(found, np.einsum("rgt,ogt->ro", x.astype(np.float64), w).astype(np.float32))
+
+
 @pytest.mark.parametrize("threads", (1, 2, 3, 8))
 def test_independent_products_run_together(threads: int) -> None:
     """Two of them, whose tasks share a parallel region (`schedule/regions.py`)."""
