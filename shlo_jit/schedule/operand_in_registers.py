@@ -194,13 +194,15 @@ class InRegistersSchedule(WithEpilogue):
 
     @property
     def terms_block(self) -> tuple[int, int] | None:
-        """The outermost variable along k, and so many of its iterations that their part of all vectors stays in the
-        first-level cache while a task reads it for each of its outputs. None if that holds for all iterations. A single
-        vector may come from the second level: the matrix is then read in the order of its addresses, from memory."""
+        """The variable of the outermost loop along k, and so many of its iterations that their part of all vectors
+        stays in the first-level cache while a task reads it for each of its outputs. None if that holds for all
+        iterations. A single vector may come from the second level: the matrix is then read in the order of its
+        addresses, from memory."""
         if self.are_outputs or self.dots is not None:
             return None
-        v = next(iter(self.along))
-        n, each = self.nest.extents[v], self.vectors.along[v] * self.factor.itemsize * self.count
+        v = next(v for v in self.along if v not in self.short)
+        apart = (self.nest.extents[u] for u in self.short if self.vectors.along[u] > self.vectors.along[v])
+        n, each = self.nest.extents[v], self.vectors.along[v] * self.factor.itemsize * self.count * math.prod(apart)
         cache = self.target.caches.l2 if self.count == 1 else self.target.caches.l1
         room = cache // tuning.COMPUTED_VECTORS_SHARE // each
         if v == self.lanes:

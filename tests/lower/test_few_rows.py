@@ -135,3 +135,31 @@ def test_hardware_prefetches_what_is_read_in_order(
     m: int, k: int, n: int, kind: str, is_transposed: bool, is_sequential: bool
 ) -> None:
     assert (prefetches(3, m, k, n, kind, is_transposed) == 0) == is_sequential
+
+
+HALVES = """func.func @main(%x: tensor<{m}x{k}xf32>, %q: tensor<24x{h}xui8>) -> tensor<{m}x24xf32> {{
+  %four = stablehlo.constant dense<4> : tensor<24x{h}xui8>
+  %mask = stablehlo.constant dense<15> : tensor<24x{h}xui8>
+  %low = stablehlo.and %q, %mask : tensor<24x{h}xui8>
+  %high = stablehlo.shift_right_logical %q, %four : tensor<24x{h}xui8>
+  %both = stablehlo.concatenate %low, %high, dim = 1 : (tensor<24x{h}xui8>, tensor<24x{h}xui8>) -> tensor<24x{k}xui8>
+  %w = stablehlo.convert %both : (tensor<24x{k}xui8>) -> tensor<24x{k}xf32>
+  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [1]
+    : (tensor<{m}x{k}xf32>, tensor<24x{k}xf32>) -> tensor<{m}x24xf32>
+  return %y : tensor<{m}x24xf32>
+}}"""
+
+
+@pytest.mark.parametrize("k", [1024, 2048, 4096, 8192, 16384])
+@pytest.mark.parametrize("m", [1, 2, 3, 4, 8])
+@pytest.mark.sampled(10)
+def test_halves_of_bytes_are_far_apart(m: int, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Terms of a byte are computed together although they are half a row apart, also if rows are read in blocks."""
+    monkeypatch.setattr(tuning, "PACKED_FIELDS_BYTES", 0)
+    monkeypatch.setattr(tuning, "COMPUTED_OPERAND_BYTES", 0)
+    rng = np.random.default_rng(k + m)
+    x = rng.integers(-8, 9, (m, k)).astype(np.float32)
+    q = rng.integers(0, 256, (24, k // 2)).astype(np.uint8)
+    exe = guarded.compile(HALVES.format(m=m, k=k, h=k // 2), threads=2)
+    assert "computed in registers" in exe.text("schedule")
+    np.testing.assert_array_equal(exe(x, q), x @ np.concatenate([q & 15, q >> 4], -1).astype(np.float32).T)
