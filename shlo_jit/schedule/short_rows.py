@@ -44,7 +44,7 @@ def converted_rows(s: InRegistersSchedule) -> dict[Key, Key]:
     for key in short_rows(s) if s.dots is None else []:
         readers = [(result, node.op) for result, node in s.nest.nodes.items() if key in node.operands]
         offset = linear(key)
-        is_row = offset.coefficient(loops[-1]) == 1 and not any(offset.coefficient(v) for v in loops[:-1])
+        is_row = offset.coefficient(loops[-1]) == 1 and not any(offset.coefficient(v) for v in (*loops[:-1], *s.short))
         if key[0].tensor.storage.name not in ("f16", "bf16") or offset.syms or key[1].conditions or not is_row:
             continue
         result, op = readers[0]

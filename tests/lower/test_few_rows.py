@@ -163,3 +163,38 @@ def test_halves_of_bytes_are_far_apart(m: int, k: int, monkeypatch: pytest.Monke
     exe = guarded.compile(HALVES.format(m=m, k=k, h=k // 2), threads=2)
     assert "computed in registers" in exe.text("schedule")
     np.testing.assert_array_equal(exe(x, q), x @ np.concatenate([q & 15, q >> 4], -1).astype(np.float32).T)
+
+
+SCALED = """func.func @main(%x: tensor<{m}x1024xf32>, %q: tensor<24x32x16xui8>, %s: tensor<24x64x{t}>) -> tensor<{m}x24xf32> {{
+  %four = stablehlo.constant dense<4> : tensor<24x32x16xui8>
+  %mask = stablehlo.constant dense<15> : tensor<24x32x16xui8>
+  %low = stablehlo.and %q, %mask : tensor<24x32x16xui8>
+  %high = stablehlo.shift_right_logical %q, %four : tensor<24x32x16xui8>
+  %both = stablehlo.concatenate %low, %high, dim = 1
+    : (tensor<24x32x16xui8>, tensor<24x32x16xui8>) -> tensor<24x64x16xui8>
+  %f = stablehlo.convert %both : (tensor<24x64x16xui8>) -> tensor<24x64x16xf32>
+  %c = stablehlo.convert %s : (tensor<24x64x{t}>) -> tensor<24x64xf32>
+  %b = stablehlo.broadcast_in_dim %c, dims = [0, 1] : (tensor<24x64xf32>) -> tensor<24x64x16xf32>
+  %g = stablehlo.multiply %f, %b : tensor<24x64x16xf32>
+  %w = stablehlo.reshape %g : (tensor<24x64x16xf32>) -> tensor<24x1024xf32>
+  %y = stablehlo.dot_general %x, %w, contracting_dims = [1] x [1]
+    : (tensor<{m}x1024xf32>, tensor<24x1024xf32>) -> tensor<{m}x24xf32>
+  return %y : tensor<{m}x24xf32>
+}}"""
+
+
+@pytest.mark.parametrize("t", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("m", [1, 2, 8])
+@pytest.mark.sampled(9)
+def test_halves_of_bytes_with_scales_of_their_own(m: int, t: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of scales is that of one half."""
+    monkeypatch.setattr(tuning, "PACKED_FIELDS_BYTES", 0)
+    monkeypatch.setattr(tuning, "COMPUTED_OPERAND_BYTES", 0)
+    rng = np.random.default_rng(m)
+    x = rng.integers(-8, 9, (m, 1024)).astype(np.float32)
+    q = rng.integers(0, 256, (24, 32, 16)).astype(np.uint8)
+    s = (2.0 ** rng.integers(-2, 3, (24, 64))).astype({"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}[t])
+    exe = guarded.compile(SCALED.format(m=m, t=t), threads=2)
+    assert "computed in registers" in exe.text("schedule")
+    w = np.concatenate([q & 15, q >> 4], 1).astype(np.float32) * s.astype(np.float32)[:, :, None]
+    np.testing.assert_array_equal(exe(x, q, s), x @ w.reshape(24, 1024).T)
