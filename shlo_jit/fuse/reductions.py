@@ -83,14 +83,14 @@ def sums_byte_products(op: Op) -> bool:
     todo, seen = [op.operands[0]], set[Value]()
     while todo and len(seen) < tuning.BYTE_SEARCH:
         value = todo.pop()
-        if value in seen or value.op is None or not equal(value.tensor.size, op.operands[0].tensor.size):
+        if value in seen or value.op is None:
             continue
         seen.add(value)
         if value.op.name == "stablehlo.dot_general":
-            batch = tuple(roles_of(value.op).lhs_batch)
-            return bool(batch) and all(v.tensor.storage.name in ("i8", "ui8") for v in value.op.operands)
-        if is_elementwise(value.op) or value.op.name == "stablehlo.reshape":
-            todo += value.op.operands
+            batch = range(len(roles_of(value.op).lhs_batch))  # the first dimensions of the result
+            are_bytes = all(v.tensor.storage.name in ("i8", "ui8") for v in value.op.operands)
+            return are_bytes and sorted(op.ints("dimensions")) == [*batch]
+        todo += value.op.operands if is_elementwise(value.op) else []
     return False
 
 

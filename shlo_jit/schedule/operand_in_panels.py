@@ -38,6 +38,8 @@ from shlo_jit.schedule.summed_products import SUMMED, Totals, schedule_totals
 from shlo_jit.schedule.tasks import cut
 
 WHOLE = Reason("whole-words", "a pass has all elements of the words that it reads")
+WORD = 64
+"""Bits of the largest words that elements share."""
 WHY = Reason("computed-operand", "the product computes its elements where it packs them")
 
 
@@ -82,10 +84,6 @@ class InPanelsSchedule(WithEpilogue):
         inner = [Note(f"  {n.what}", n.value, n.why) for n in self.producer.notes]
         sums = [self.totals.note] if self.totals is not None else []
         return [Note("operand", "computed while it is packed", WHY), *inner, *self.lines, *after, *sums]
-
-
-WORD = 64
-"""Bits of the largest words that elements share."""
 
 
 def schedule_in_panels(step: ComputedOperandStep, layout: ProductLayout, context: Context) -> InPanelsSchedule:

@@ -67,7 +67,7 @@ def _as_halves(array: np.ndarray) -> Narrowed | None:
 
 
 def _parts(flat: np.ndarray, most: int) -> Iterator[np.ndarray]:
-    """A few numbers, then all of them in turn."""
+    """Yields the first numbers of an array, which decide most cases, then all of them, in parts."""
     yield flat[: 1 << 12]
     for start in range(0, flat.size, most):
         yield flat[start : start + most]
