@@ -17,11 +17,11 @@ from contextlib import contextmanager
 
 import llvmlite.binding as llvm
 
-from shlo_jit.codegen import unlocked
+from shlo_jit.codegen import unlocked, value_numbering
 from shlo_jit.codegen.target import target_machine
 from shlo_jit.errors import InternalError
 from shlo_jit.forking import compiling
-from shlo_jit.kernels.routine import FINAL, GLUE
+from shlo_jit.kernels.routine import GLUE
 from shlo_jit.kernels.target import Target
 
 SIMPLIFY = '"shlo-simplify"'
@@ -44,9 +44,9 @@ class Tools:
         self.simplify = self.builder.getFunctionPassManager()
         self._pipelines: dict[tuple[int, bool], llvm.ModulePassManager] = {}
 
-    def pipeline(self, level: int, is_final: bool = False) -> llvm.ModulePassManager:
-        """The passes of a level; `is_final` is for a text marked with FINAL."""
-        key = level, is_final
+    def pipeline(self, level: int, is_numbered: bool = True) -> llvm.ModulePassManager:
+        """The passes of a level, with or without value numbering."""
+        key = level, is_numbered
         if key not in self._pipelines:
             self._pipelines[key] = _passes(*key)
         return self._pipelines[key]
@@ -101,9 +101,10 @@ def optimize(
     """Returns the module of `text` after the passes of `level`. Raises InternalError as `parse` does. `context`: the
     context that modules to be linked together share."""
     with tools(target) as t:
-        module = parse(text, target, t.machine, verify, context)
+        is_numbered = value_numbering.suits(text)
+        module = parse(value_numbering.guarded(text) if is_numbered else text, target, t.machine, verify, context)
+        unlocked.run_passes(t.pipeline(level, is_numbered), module, t.builder)
         _simplify(module, t, text, level)
-        unlocked.run_passes(t.pipeline(level, FINAL in text), module, t.builder)
         _mark_glue(module, text)
     return module
 
@@ -115,16 +116,16 @@ def _pass_builder(machine: llvm.TargetMachine) -> llvm.PassBuilder:
     return llvm.create_pass_builder(machine, options)
 
 
-def _passes(level: int, is_final: bool) -> llvm.ModulePassManager:
+def _passes(level: int, is_numbered: bool) -> llvm.ModulePassManager:
     """The pipeline of a level."""
     passes = llvm.create_new_module_pass_manager()
     passes.add_always_inliner_pass()
     if level > 0:
         passes.add_sroa_pass()
+        if is_numbered:
+            passes.add_new_gvn_pass()
         passes.add_simplify_cfg_pass()
         passes.add_instruction_combine_pass()
-        if not is_final:
-            passes.add_new_gvn_pass()
         passes.add_dead_code_elimination_pass()
     passes.add_global_dead_code_eliminate_pass()
     return passes

@@ -84,7 +84,6 @@ def prepared(text: str) -> llvm.ModuleRef:
         passes.add_ipsccp_pass()
         passes.add_simplify_cfg_pass()
         passes.add_instruction_combine_pass()
-        passes.add_new_gvn_pass()
         passes.add_aggressive_dce_pass()
         if not i:
             passes.add_loop_unroll_pass()

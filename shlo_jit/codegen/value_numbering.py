@@ -1,0 +1,49 @@
+"""Keeps LLVM's value numbering away from what ends the process.
+
+Lowering writes the same index arithmetic and loads once for each vector, and NewGVN, the only value numbering that
+llvmlite offers, removes what is repeated. Two of its assertions fail at correct programs (LLVM 20 to 22), and a failed
+assertion ends the process:
+
+- All values begin in one class, which they leave as they are numbered, and some return to it. If the last value leaves
+  after another has returned, NewGVN reads the first element of an empty class. A value in a block that nothing reaches
+  stays in the class, so each function gets such a block.
+- A value must not be numbered a hundred times, and in functions of hundreds of branches it is.
+"""
+
+from __future__ import annotations
+
+import re
+
+from shlo_jit.kernels.routine import FINAL
+
+MAX_BLOCKS = 256
+"""Blocks of a function up to which a module is numbered. NewGVN ended the process at 803; the largest function of the
+benchmark cases has 184."""
+
+_LAST_RETURN = re.compile(r"^  (ret [^\n]*)\n\}", re.MULTILINE)
+_UNREACHED = r"""  br i1 false, label %never.taken, label %last.block
+never.taken:
+  %unused.value = add i64 0, 0
+  br label %last.block
+last.block:
+  \1
+}"""
+_LABEL_OR_END = re.compile(r"^(?:[\w.$-]+:|\})", re.MULTILINE)
+
+
+def suits(text: str) -> bool:
+    """Whether value numbering helps the module `text` and ends well."""
+    if FINAL in text:
+        return False
+    blocks = 0
+    for found in _LABEL_OR_END.finditer(text):
+        blocks = 0 if found.group() == "}" else blocks + 1
+        if blocks > MAX_BLOCKS:
+            return False
+    return True
+
+
+def guarded(text: str) -> str:
+    """Gives each function of `text` a block that nothing reaches: a pass that simplifies branches would drop it, so
+    value numbering runs before those."""
+    return _LAST_RETURN.sub(_UNREACHED, text)
