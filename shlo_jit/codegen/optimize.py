@@ -123,7 +123,7 @@ def _passes(level: int, is_numbered: bool) -> llvm.ModulePassManager:
     if level > 0:
         passes.add_sroa_pass()
         if is_numbered:
-            passes.add_new_gvn_pass()
+            value_numbering.add_pass(passes)
         passes.add_simplify_cfg_pass()
         passes.add_instruction_combine_pass()
         passes.add_dead_code_elimination_pass()
