@@ -698,8 +698,8 @@ GLUE_LINES = 400
 """Minimum lines of a function of steps, without a loop, to be compiled with LLVM's fastest code generation: that takes
 a third of the time, and calls of so many steps cost nothing beside the steps. No case moves."""
 COLLECTIVE_STEPS = 4
-"""Steps that a collective op and each of its operands count for: its loops and branches are emitted inline, and a function
-of many is not value-numbered (`codegen/value_numbering.py`). Chosen."""
+"""Steps that a collective op and each of its operands count for: its loops and branches are emitted inline, and a
+function of many is not value-numbered (`codegen/value_numbering.py`). Chosen."""
 PART_REGION_STEPS = 1
 """Maximum steps of a region to stay in the function of its op, however many regions that has. Chosen."""
 INLINE_CONSTANT_BYTES = 512

@@ -136,6 +136,8 @@ class Builder:
         self._names = LocalNames(["entry", *(n for _, n in params)])
         self._block = "entry"
         self._finished = False
+        self.flushes_bf16 = False
+        """Whether bf16 numbers are rounded by an instruction that takes subnormal numbers for zero."""
 
     # ------------------------------------------------------------------ the text
     def _name(self, hint: str = "v") -> str:
@@ -322,9 +324,9 @@ class Builder:
         self._fields[found.text] = a, shift
         return found
 
-    def cut(self, x: V) -> V:
-        """The upper halves of f32 numbers whose lower halves are zero."""
-        found = self.cast("trunc", self.lshr(self.bitcast(x, vector("i32", lanes(x.type))), 16), "i16")
+    def cut(self, x: V, halves: V | None = None) -> V:
+        """The upper halves of f32 numbers whose lower halves are zero; `halves`: these, if they are known."""
+        found = halves or self.cast("trunc", self.lshr(self.bitcast(x, vector("i32", lanes(x.type))), 16), "i16")
         self._wide[found.text] = x
         return found
 

@@ -8,7 +8,6 @@ from shlo_jit.fuse.computed_operands import CONVOLUTION, reads_floats_once
 from shlo_jit.fuse.operand_views import View, view_of
 from shlo_jit.fuse.plan import ComputedOperandStep
 from shlo_jit.ops.grouped import grouped_of
-from shlo_jit.schedule.byte_dots import byte_dots
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.convolution import schedule_convolution
 from shlo_jit.schedule.grouped import schedule_grouped
@@ -18,6 +17,7 @@ from shlo_jit.schedule.operand_in_panels import schedule_in_panels
 from shlo_jit.schedule.operand_in_registers import schedule_in_registers
 from shlo_jit.schedule.product_layout import Viewed, layout_of
 from shlo_jit.schedule.products import schedule_dot
+from shlo_jit.schedule.register_dots import byte_dots
 from shlo_jit.schedule.space import Order, make_space
 
 

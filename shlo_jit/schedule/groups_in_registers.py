@@ -27,13 +27,13 @@ from shlo_jit.kernels.gemm.known_sizes import Layout
 from shlo_jit.kernels.target import Target
 from shlo_jit.ops.integer_ranges import range_of
 from shlo_jit.reasons import Reason
-from shlo_jit.schedule.byte_dots import FACTOR, SHORT_SUM
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.moves import IllegalMove, Vectorize
 from shlo_jit.schedule.operand_in_registers import ordered
 from shlo_jit.schedule.product_layout import ProductLayout
+from shlo_jit.schedule.register_dots import FACTOR, SHORT_SUM
 from shlo_jit.schedule.register_vectors import ALIASED, LINE
 from shlo_jit.schedule.run_time_offsets import Offsets, bits_in_memory, take_offsets
 from shlo_jit.schedule.scratch import Field, Scratch

@@ -25,11 +25,11 @@ from shlo_jit.ir.types import DType
 from shlo_jit.kernels.gemm.known_sizes import Layout
 from shlo_jit.kernels.target import Target
 from shlo_jit.reasons import Reason
-from shlo_jit.schedule.byte_dots import ByteDots, byte_dots
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.epilogue import WithEpilogue, Written, finish
 from shlo_jit.schedule.product_layout import Placed, ProductLayout
+from shlo_jit.schedule.register_dots import RegisterDots, register_dots
 from shlo_jit.schedule.register_lanes import lanes_of, outputs_together, places_in_registers
 from shlo_jit.schedule.register_units import Blocks, blocks_of, divide, steps_of
 from shlo_jit.schedule.register_vectors import Vectors, lay_out
@@ -91,7 +91,7 @@ class InRegistersSchedule(WithEpilogue):
     source: DType
     """The element type of the vectors in memory."""
     acc: DType
-    dots: ByteDots | None
+    dots: RegisterDots | None
     """The instructions that multiply several terms at a time."""
     together: int
     """Outputs that a task computes together if lanes run along k."""
@@ -130,6 +130,11 @@ class InRegistersSchedule(WithEpilogue):
         )
 
     @property
+    def are_bytes(self) -> bool:
+        """Whether instructions multiply bytes, or what they are widened to."""
+        return self.dots is not None and not self.dots.is_float
+
+    @property
     def factor(self) -> DType:
         """The element type of the vectors as the loops read them."""
         return self.acc if self.dots is None else self.dots.factor
@@ -143,7 +148,7 @@ class InRegistersSchedule(WithEpilogue):
         """Arrays whose elements for the lanes are apart, and are the same for all steps of the innermost loop along k:
         they are copied in the order of the lanes before that loop. Scales of columns whose weights share words are."""
         blocks, space = self.blocks, self.space
-        if blocks.loop is None or not self.are_outputs or self.dots is not None:
+        if blocks.loop is None or not self.are_outputs or self.are_bytes:
             return []
         steps = {blocks.loop, *blocks.unrolled}
 
@@ -157,7 +162,7 @@ class InRegistersSchedule(WithEpilogue):
     @property
     def words(self) -> set[Key]:
         """Loads of bytes of which each word is in a lane."""
-        found = (k for k in in_words(self.nest, self.target) if k[0].tensor.size % 4 == 0 and self.dots is None)
+        found = (k for k in in_words(self.nest, self.target) if k[0].tensor.size % 4 == 0 and not self.are_bytes)
         return {k for k in found if self.space.collapse(linear(k)).coefficient(self.lanes) == 4}
 
     @property
@@ -292,12 +297,30 @@ def of_matrix(
     """Returns the schedule of the units alone, without tasks; None if the product is not computed so. `nest` computes
     the operand. `is_whole`: the terms are not summed in parts. `copies`: whether vectors may be copied where they could
     be read in place."""
+    dots = register_dots(op, operand.side, target)
+    found = _of_matrix(op, nest, operand, layout, target, dots, is_whole=is_whole, copies=copies)
+    if found is None and dots is not None and dots.is_float:
+        return _of_matrix(op, nest, operand, layout, target, None, is_whole=is_whole, copies=copies)
+    return found
+
+
+def _of_matrix(
+    op: Op,
+    nest: Nest,
+    operand: ComputedOperand,
+    layout: ProductLayout,
+    target: Target,
+    dots: RegisterDots | None,
+    *,
+    is_whole: bool,
+    copies: bool,
+) -> InRegistersSchedule | None:
+    """Returns it with these instructions."""
     side, acc = operand.side, op.result.tensor.storage
     if acc.name not in ("f32", "f64", "i32", "i64", "ui32", "ui64"):
         return None
-    dots = byte_dots(op, side, target)
     nest, offsets = take_offsets(nest)
-    nest, operand = split_units(nest, operand, target, are_bytes=dots is not None)
+    nest, operand = split_units(nest, operand, target, are_bytes=dots is not None and not dots.is_float)
     batch, along, free = (ordered(nest, part) for part in operand.parts)
     rows = layout.result.m if side else layout.result.n
     passes = -(-rows // tuning.COMPUTED_OPERAND_ROWS)

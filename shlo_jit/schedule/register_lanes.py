@@ -10,8 +10,8 @@ from contextlib import suppress
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.target import Target
-from shlo_jit.schedule.byte_dots import ByteDots
 from shlo_jit.schedule.moves import IllegalMove, Vectorize
+from shlo_jit.schedule.register_dots import RegisterDots
 from shlo_jit.schedule.run_time_offsets import bits_in_memory, is_run
 from shlo_jit.schedule.shared_units import bytes_read
 from shlo_jit.schedule.space import Order, Space, linear, make_space
@@ -33,7 +33,7 @@ def lanes_of(
     count: int,
     acc: DType,
     target: Target,
-    dots: ByteDots | None,
+    dots: RegisterDots | None,
 ) -> tuple[int, Space | None]:
     """The variable along which most of the bytes that are read are contiguous, and the space with lanes along it; None
     if there is no such variable, or it has too few iterations. It numbers outputs if the terms must be added up in
@@ -73,13 +73,13 @@ def places_in_registers(
 
 
 def outputs_together(
-    target: Target, nest: Nest, space: Space, lanes: int, count: int, registers: int, dots: ByteDots | None
+    target: Target, nest: Nest, space: Space, lanes: int, count: int, registers: int, dots: RegisterDots | None
 ) -> int:
     """Number of outputs that are computed together if lanes are terms, a power of two: registers hold their sums, and
     the arrays of which all lanes read the same element, such as scales."""
     moving = [key for key in nest.loads if space.depends(key[1], {lanes})]
     is_wide = all(bits_in_memory(value) >= 16 for value, _ in moving)
-    if dots is None and (count == 1 or (is_wide and count < REUSED)):
+    if (dots is None or dots.is_float) and (count == 1 or (is_wide and count < REUSED)):
         return 1
     shared = [key for key in nest.loads if linear(key).terms and key not in moving]
     found = 1 << max(1, _for_sums(target) // (count * registers + len(shared))).bit_length() - 1

@@ -11,7 +11,7 @@ from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.target import Target
-from shlo_jit.schedule.byte_dots import ByteDots
+from shlo_jit.schedule.register_dots import RegisterDots
 from shlo_jit.schedule.register_vectors import LINE
 from shlo_jit.schedule.run_time_offsets import bits_in_memory, is_run
 from shlo_jit.schedule.space import linear
@@ -49,7 +49,7 @@ def blocks_of(nest: Nest, along: Iterable[int], room: int) -> Blocks:
     return Blocks(order[:-1], order[-1], room, unrolled)
 
 
-def steps_of(target: Target, acc: DType, width: int, are_kept: bool, dots: ByteDots | None) -> int:
+def steps_of(target: Target, acc: DType, width: int, are_kept: bool, dots: RegisterDots | None) -> int:
     if dots is not None:
         return dots.short or STEPS
     return SUMMED_STEPS if are_kept else max(1, STEPS * target.lanes(acc.bits) // width)

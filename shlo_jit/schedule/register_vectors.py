@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.ir.types import DType
-from shlo_jit.schedule.byte_dots import ByteDots
 from shlo_jit.schedule.product_layout import ProductLayout
+from shlo_jit.schedule.register_dots import RegisterDots
 
 LINE = 64
 """Bytes of a line of the cache."""
@@ -42,7 +42,7 @@ def lay_out(
     side: int,
     rows: int,
     outputs: int,
-    dots: ByteDots | None,
+    dots: RegisterDots | None,
 ) -> Vectors:
     """Returns where the loops read the vectors: where they lie, or in a copy, in the order of the loops. All vectors
     are read for each of `outputs` outputs, so several are copied to whole lines of the cache, and apart from each

@@ -65,7 +65,7 @@ NO_THRESHOLDS = {
                                             "NEIGHBOURS", "SAMPLED", "SLAB"},
     "passes/finite_sources.py": {"DEPTH"},
     "passes/intervals.py": {"DEPTH", "MOST_BOUNDS", "MOST_OFFSET"},
-    "schedule/byte_dots.py": {"FACTOR", "LEAST_TERMS", "MOST_TERMS", "SHORT_SUM"},
+    "schedule/register_dots.py": {"FACTOR", "LEAST_TERMS", "MOST_TERMS", "SHORT_SUM"},
     "schedule/groups_in_registers.py": {
         "BLOCK_BYTES", "BLOCK_ROWS", "FEW_TASKS", "LANE", "LONG", "TOGETHER", "UNITS",
     },

@@ -41,6 +41,21 @@ def multiply_pairs(b: Builder, x: V, y: V, acc: V) -> V:
     return b.add(acc, b.call(acc.type, PAIRS[width], [b.bitcast(x, pair), b.bitcast(y, pair)]))
 
 
+def dot_bf16(b: Builder, x: V, y: V, acc: V) -> V:
+    """Returns `acc` plus the sums of two products of bf16 numbers in each of 16 lanes, with `vdpbf16ps`: it adds the
+    products one after the other, and takes subnormal numbers for zero."""
+    pair = "<32 x bfloat>"
+    return b.call(acc.type, "llvm.x86.avx512bf16.dpbf16ps.512", [acc, b.bitcast(x, pair), b.bitcast(y, pair)])
+
+
+def round_to_bf16(b: Builder, x: V) -> V:
+    """Rounds 16 or 32 f32 numbers to the bits of bf16, with an instruction that takes subnormal numbers for zero."""
+    n = lanes(x.type)
+    halves = [x] if n == 16 else [b.shuffle(x, None, range(at, at + 16)) for at in (16, 0)]
+    name = "cvtneps2bf16" if n == 16 else "cvtne2ps2bf16"
+    return b.bitcast(b.call(f"<{n} x bfloat>", f"llvm.x86.avx512bf16.{name}.512", halves), f"<{n} x i16>")
+
+
 def dot_bytes(b: Builder, x: V, dtype_x: str, y: V, dtype_y: str, acc: V) -> V:
     """Returns `acc` plus the sums of four products of bytes in each lane, on AArch64."""
     if (dtype_x, dtype_y) == ("i8", "ui8"):

@@ -13,7 +13,7 @@ from functools import cache
 from shlo_jit import tuning
 from shlo_jit.kernels.attributes import attributes
 from shlo_jit.kernels.builder import Builder, Carry, ModuleText
-from shlo_jit.kernels.gemm.dot_instructions import dot_bytes, multiply_bytes, multiply_pairs
+from shlo_jit.kernels.gemm.dot_instructions import dot_bf16, dot_bytes, multiply_bytes, multiply_pairs
 from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.llvm_values import V, const, i64, is_float, lanes, vector
 from shlo_jit.kernels.routine import FINAL
@@ -126,9 +126,7 @@ def lane_masks(b: Builder, plan: GemmPlan, n: V, nv: int) -> list[V]:
 def multiply_add(b: Builder, plan: GemmPlan, target: Target, x: V, y: V, acc: V) -> V:
     """Returns acc + x * y, one k step of a vector of sums; x is the broadcast of A, y a row of B."""
     if plan.kind == "bf16":
-        pair = "<32 x bfloat>"
-        args = [acc, b.bitcast(x, pair), b.bitcast(y, pair)]
-        return b.call(acc.type, "llvm.x86.avx512bf16.dpbf16ps.512", args)
+        return dot_bf16(b, x, y, acc)
     if plan.kind == "vnni":
         # The first operand is unsigned, the second signed. B is used as it is, and A is converted to the other sign.
         return multiply_bytes(b, *((y, x) if plan.types.b == "ui8" else (x, y)), acc)

@@ -200,7 +200,7 @@ def _fits_amx(types: GemmTypes, target: Target) -> bool:
     return operands <= {"i8", "ui8"} and types.acc in ("i32", "ui32")
 
 
-def _fast_bf16(target: Target) -> bool:
+def fast_bf16(target: Target) -> bool:
     """Whether vdpbf16ps is faster than f32 multiply-adds on converted operands. It is twice as fast on Zen 4 and 5, but
     on Sapphire Rapids it is several micro-operations and reaches 99 instead of 148 GF/s. It rounds otherwise than
     multiply-adds of f32, so reproducible sums do without it."""
@@ -218,7 +218,7 @@ def gemm_plan(types: GemmTypes, target: Target) -> GemmPlan:
         kind = "complex"
     elif _fits_amx(types, target):
         kind, unit, group = "amx", "i32", 2 if types.a == "bf16" else 4
-    elif (types.a, types.b, types.acc) == ("bf16", "bf16", "f32") and _fast_bf16(target):
+    elif (types.a, types.b, types.acc) == ("bf16", "bf16", "f32") and fast_bf16(target):
         kind, unit, group = "bf16", "i32", 2
     elif {types.a, types.b} <= bytes_ and out == "i32" and target.has_vnni:
         kind, unit, group = "vnni", "i32", 4

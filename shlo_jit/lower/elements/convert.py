@@ -58,6 +58,8 @@ def _from_float(b: Builder, source: DType, target: DType, x: V) -> V:
         return _float_to_int(b, target, wide)
     if target.name == "f64":
         return b.cast("fpext", wide, "double")
+    if source.bits <= 8 and target.name == "bf16":  # exact in bf16
+        return cut_bf16(b, wide)
     if source.name != "f64":
         return from_f32(b, target, wide)
     if target.name == "f32":
@@ -112,8 +114,9 @@ def _float_to_narrow(b: Builder, x: V, low: int, high: int, type: str) -> V:
 
 def _int_to_float(b: Builder, source: DType, target: DType, x: V) -> V:
     op = "sitofp" if source.kind in "ix" else "uitofp"
-    if source.bits == 4 and target.name == "f32" and has_lookup(b, lanes(x.type)):
-        return look_up(b, x, [float(i - 16 if i > 7 and source.kind == "i" else i) for i in range(16)])
+    if source.bits == 4 and target.name in ("f32", "bf16") and has_lookup(b, lanes(x.type)):
+        found = look_up(b, x, [float(i - 16 if i > 7 and source.kind == "i" else i) for i in range(16)])
+        return found if target.name == "f32" else cut_bf16(b, found)
     field = b.field_of(x)
     if field is not None and scalar(field[0].type) == "i32":  # it is not narrowed and widened
         x, op = _extended(b, source, *field), "sitofp"

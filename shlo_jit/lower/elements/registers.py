@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from shlo_jit.ir.types import DTYPES, DType
 from shlo_jit.kernels.builder import Builder
+from shlo_jit.kernels.gemm.dot_instructions import round_to_bf16
 from shlo_jit.kernels.llvm_values import V, const, i64, lanes, vector, vector_literal
 from shlo_jit.sizes import Size
 
@@ -133,12 +134,19 @@ def from_f32(b: Builder, dtype: DType, x: V) -> V:
 
 def cut_bf16(b: Builder, x: V) -> V:
     """The bf16 of an f32 whose lower half is zero."""
-    return b.cut(x)
+    return b.cut(x, round_to_bf16(b, x) if _flushes(b, x) else None)
+
+
+def _flushes(b: Builder, x: V) -> bool:
+    """Whether an instruction rounds f32 numbers to bf16."""
+    return b.flushes_bf16 and lanes(x.type) in (16, 32)
 
 
 def round_bf16_sum(b: Builder, x: V) -> V:
     """Rounds a sum, product or quotient of bf16 numbers like `round_bf16`. A NaN is one of the operands' or the default
     one. Its lower half is zero, so rounding does not change it."""
+    if _flushes(b, x):
+        return round_to_bf16(b, x)
     i32 = vector("i32", lanes(x.type))
     return b.cast("trunc", b.lshr(_half_up(b, b.bitcast(x, i32)), 16), "i16")
 
@@ -150,6 +158,8 @@ def _half_up(b: Builder, bits: V) -> V:
 
 
 def round_bf16(b: Builder, x: V) -> V:
+    if _flushes(b, x):
+        return round_to_bf16(b, x)
     n = lanes(x.type)
     i32 = vector("i32", n)
     bits = b.bitcast(x, i32)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from shlo_jit.fuse.plan import ComputedOperandStep
 from shlo_jit.lower.kernels import grouped
-from shlo_jit.lower.kernels.bytes_in_registers import ByteOutputs, ByteTerms
 from shlo_jit.lower.kernels.convolution import lower_convolution
 from shlo_jit.lower.kernels.dot import lower_product
+from shlo_jit.lower.kernels.dots_in_registers import DotOutputs, DotTerms
 from shlo_jit.lower.kernels.groups_in_registers import lower_groups
 from shlo_jit.lower.kernels.operand_in_panels import lower_in_panels
 from shlo_jit.lower.kernels.operand_in_registers import lower_in_registers
@@ -45,4 +45,4 @@ def _chunk_writer(s: InRegistersSchedule) -> MakeChunkWriter:
         return Outputs if s.are_outputs else Terms
     if s.dots.short:
         return ShortOutputs if s.are_outputs else ShortTerms
-    return ByteOutputs if s.are_outputs else ByteTerms
+    return DotOutputs if s.are_outputs else DotTerms

@@ -1,5 +1,5 @@
 """Units of products of bytes with a computed operand of few bits: sums of some terms are in 16 bits (see
-`schedule/byte_dots.py`)."""
+`schedule/register_dots.py`)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from shlo_jit.kernels.gemm.dot_instructions import multiply_byte_pairs, multiply_pairs
 from shlo_jit.kernels.llvm_values import V, const, i64, lanes, vector
-from shlo_jit.lower.kernels.bytes_in_registers import ByteOutputs, ByteTerms, converted, element_of, factor_of
+from shlo_jit.lower.kernels.dots_in_registers import DotOutputs, DotTerms, converted, element_of, factor_of
 from shlo_jit.lower.kernels.outputs_in_registers import Places, Steps
 from shlo_jit.lower.kernels.shifted_bytes import less_smallest
 from shlo_jit.lower.kernels.units_in_registers import UnitWriter, Variables
@@ -17,7 +17,7 @@ COLUMNS = 8
 """Outputs whose pairs of terms fill 16 bytes, within which instructions interleave."""
 
 
-class ShortOutputs(ByteOutputs):
+class ShortOutputs(DotOutputs):
     """Writes a unit whose lanes are outputs: 16 bits hold the sums of the terms that are computed together."""
 
     def columns(self, steps: Steps, x: V, places: Places) -> None:
@@ -77,7 +77,7 @@ class ShortOutputs(ByteOutputs):
         ]
 
 
-class ShortTerms(ByteTerms):
+class ShortTerms(DotTerms):
     """Writes a unit whose lanes are terms: pairs of them are added up in 16 bits, and pairs of these in 32."""
 
     def terms(self, at: V, width: int, outputs: list[Variables], x: V, sums: list[V]) -> list[V]:

@@ -151,7 +151,8 @@ class Terms:
         the sums. Only sums of integers have no order."""
         w, s = self.w, self.s
         at, width = self.whole, w.width // 2
-        while s.dots is not None and width >= s.dots.narrowest:
+        narrowest = None if s.dots is None else s.dots.narrowest
+        while narrowest is not None and width >= narrowest:
             if s.nest.extents[s.lanes] - at >= width:
                 zero = const(vector(w.acc, width // w.per_lane), 0)
                 found = self.terms(i64(at), width, outputs, x, [zero] * len(sums))

@@ -71,6 +71,7 @@ class UnitWriter:
         params = [("ptr", f"p{i}") for i in range(pointers)] + [("i64", "first"), ("i64", "last")]
         s = self.s
         self.b = b = self.low.module.function(self.name, params, attributes="nounwind")
+        b.flushes_bf16 = s.dots is not None and s.dots.is_float
         arrays = b.params[: len(self.values)]
         self.vectors, self.results = b.params[len(self.values) : len(self.values) + 2]
         self.parts = self.results
@@ -195,8 +196,8 @@ class UnitWriter:
         found: Found | None = None,
         table: V | None = None,
     ) -> V:
-        """The elements of M at an iteration, in the type of the sums. `found`: values that it is computed from, which
-        are in registers already. `table`: what `table` has returned for the iterations along the lanes."""
+        """The elements of M at an iteration, as `own_value` returns them. `found`: values that it is computed from,
+        which are in registers already. `table`: what `table` has returned for the iterations along the lanes."""
         position = Position(variables, width, mask, self.known)
         position.memo.update(found or {})
         known = ((c, self.truth(c, variables, width)) for c in self.conditions)
@@ -221,9 +222,11 @@ class UnitWriter:
         return self.own_value(position, ENTRIES)
 
     def own_value(self, position: Position, width: int) -> V:
-        """The elements of M, in the type of the sums."""
-        x = self.ev.value(position, self.s.key)
-        y = convert(self.b, self.s.key[0].tensor.storage, self.s.acc, x)
+        """The elements of M, in the type of the sums, or vectors in that of the factors that instructions multiply."""
+        s = self.s
+        x = self.ev.value(position, s.key)
+        dtype = s.dots.element if s.dots is not None and s.dots.is_float and width > 1 else s.acc
+        y = convert(self.b, s.key[0].tensor.storage, dtype, x)
         assert isinstance(y, V)
         return self.b.splat(y, width)
 

@@ -1,5 +1,5 @@
-"""Units of products of bytes that are computed in registers, with instructions that multiply several terms of a sum at
-a time (see `schedule/byte_dots.py`).
+"""Units of products that are computed in registers, with instructions that multiply several terms of a sum at a time
+(see `schedule/register_dots.py`).
 
 If lanes are outputs, the elements of adjacent terms are interleaved: 2 terms x 8 outputs fill a register of 8 lanes. If
 lanes are terms, adjacent elements are in one lane already.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.gemm.dot_instructions import dot_bytes, multiply_pairs
+from shlo_jit.kernels.gemm.dot_instructions import dot_bf16, dot_bytes, multiply_pairs
 from shlo_jit.kernels.llvm_values import V, i64, lanes, vector
 from shlo_jit.lower.elements.convert import convert
 from shlo_jit.lower.elements.registers import register_type
@@ -19,10 +19,10 @@ from shlo_jit.lower.kernels.outputs_in_registers import Outputs, Places, Steps
 from shlo_jit.lower.kernels.terms_in_registers import Terms
 from shlo_jit.lower.kernels.units_in_registers import UnitWriter, Variables
 from shlo_jit.lower.nest.position import Position
-from shlo_jit.schedule.byte_dots import ByteDots
+from shlo_jit.schedule.register_dots import RegisterDots
 
 
-class ByteOutputs(Outputs):
+class DotOutputs(Outputs):
     """Writes a unit whose lanes are outputs."""
 
     def copy(self, r: int, i: int, offset: int) -> None:
@@ -57,14 +57,17 @@ class ByteOutputs(Outputs):
         b, s, w = self.b, self.s, self.w
         ((place, _),) = places
         assert s.dots is not None
-        elements = [element_of(w, {**here, s.lanes: j}, width, mask) for here, _ in steps]
+        if s.dots.is_float:
+            elements = [self.element(here, places[0], j, width, mask) for here, _ in steps]
+        else:
+            elements = [element_of(w, {**here, s.lanes: j}, width, mask) for here, _ in steps]
         whole = len(steps) // w.group * w.group if width > 1 else 0
         n = min(width, s.target.lanes(32))
         rows = [
             [_interleaved(w, elements[t : t + w.group], first, n) for first in range(0, width, n)]
             for t in range(0, whole, w.group)
         ]
-        single = [converted(w, x, s.acc) for x in elements[whole:]]
+        single = [x if x.type == vector(w.acc, width) else converted(w, x, s.acc) for x in elements[whole:]]
         at = b.offset(w.sums, b.mul(b.sub(j, self.start), w.size))
         for r in range(s.count):
             address = b.offset(at, r * w.sums_row + place * w.sums_chunk)
@@ -81,7 +84,7 @@ class ByteOutputs(Outputs):
                 b.store(total, to, align=w.size)
 
 
-class ByteTerms(Terms):
+class DotTerms(Terms):
     """Writes a unit whose lanes are terms."""
 
     def terms(self, at: V, width: int, outputs: list[Variables], x: V, sums: list[V]) -> list[V]:
@@ -153,8 +156,10 @@ def _side_by_side(b: Builder, rows: Sequence[V]) -> V:
     return found[0]
 
 
-def _multiply(b: Builder, dots: ByteDots, x: V, y: V, total: V) -> V:
+def _multiply(b: Builder, dots: RegisterDots, x: V, y: V, total: V) -> V:
     """Adds the products of units of adjacent terms."""
+    if dots.is_float:
+        return dot_bf16(b, x, y, total)
     if dots.group == 4:
         return dot_bytes(b, x, dots.factor.name, y, dots.element.name, total)
     return multiply_pairs(b, x, y, total)
