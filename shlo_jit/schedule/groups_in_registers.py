@@ -6,6 +6,10 @@ The bytes of an output are one run in memory, so a register holds terms of sever
 many groups as there are lanes are computed together. Then the loop f runs once for all of them, with lanes along the
 groups, as the scales of an output are contiguous too.
 
+Groups may be numbered by several variables, as the blocks of superblocks that have scales of their own. The innermost
+variable of f is the one along lanes. Some variables of M may number groups within a byte: a byte then holds terms of
+several groups.
+
 With more vectors, lanes are adjacent outputs. Their bytes are transposed first, so that a register holds some terms of
 each of them. Then the sums of a group are in lanes as they are, and so are those over all groups.
 """
@@ -70,6 +74,17 @@ class Dots(NamedTuple):
     """Registers whose sums fit 16 bits together (`pairs`)."""
 
 
+class Groups(NamedTuple):
+    """The variables of M that number groups, outermost first."""
+
+    outer: list[int]
+    """Those outside of the groups whose sums are in lanes."""
+    group: int
+    """The one along which the bytes of groups follow one another in memory."""
+    in_byte: list[int]
+    """Those that number elements of a byte."""
+
+
 class Block(NamedTuple):
     """How adjacent outputs are computed in lanes."""
 
@@ -102,7 +117,11 @@ class GroupsSchedule(KernelSchedule):
     register: int
     """Bytes of a register."""
     group: int
-    """The variable that numbers groups."""
+    """The variable that numbers groups whose bytes follow one another."""
+    outer: list[int]
+    """The variables that number groups outside of it, outermost first."""
+    in_byte: list[int]
+    """The variables that number groups and elements of a byte, outermost first."""
     lanes: int
     """The variable that numbers bytes of a group."""
     along: dict[int, int]
@@ -121,7 +140,9 @@ class GroupsSchedule(KernelSchedule):
     total_space: Space
     """Its loops, with lanes along the groups."""
     variables: tuple[tuple[int, ...], tuple[int, ...], int]
-    """Its variables that number vectors and outputs, outermost first, and groups."""
+    """Its variables that number vectors and outputs, outermost first, and groups along lanes."""
+    outer_variables: tuple[int, ...]
+    """Its other variables that number groups, outermost first."""
     block: Block | None
     """How most outputs are computed, if lanes are outputs: all but the last of each run that fill no register."""
     tasks: Tasks
@@ -138,7 +159,22 @@ class GroupsSchedule(KernelSchedule):
 
     @property
     def groups(self) -> int:
-        return self.nest.extents[self.group]
+        return self.outer_groups * self.inner_groups
+
+    @property
+    def outer_groups(self) -> int:
+        """Number of iterations of the variables outside of the groups that are numbered along lanes."""
+        return math.prod(self.nest.extents[v] for v in self.outer)
+
+    @property
+    def inner_groups(self) -> int:
+        """Number of groups that are numbered along lanes."""
+        return self.nest.extents[self.group] * self.groups_in_byte
+
+    @property
+    def groups_in_byte(self) -> int:
+        """Number of groups that share bytes."""
+        return math.prod(self.nest.extents[v] for v in self.in_byte)
 
     @property
     def group_bytes(self) -> int:
@@ -152,18 +188,19 @@ class GroupsSchedule(KernelSchedule):
 
     @property
     def short(self) -> list[int]:
-        """The variables that number elements of a byte."""
+        """The variables that number terms and elements of a byte."""
         return [v for v in self.along if v != self.lanes]
 
     @property
     def run(self) -> int:
         """Bytes of a vector for one combination of the elements of a byte."""
-        return self.groups * self.group_bytes
+        return self.groups // self.groups_in_byte * self.group_bytes
 
     @property
     def row(self) -> int:
         """Bytes from one vector to the next: they share no lines of a first-level cache."""
-        size = -(-self.run * math.prod(self.nest.extents[v] for v in self.short) // LINE) * LINE
+        in_byte = (*self.short, *self.in_byte)
+        size = -(-self.run * math.prod(self.nest.extents[v] for v in in_byte) // LINE) * LINE
         return size + (2 * LINE if size % ALIASED == 0 else 0)
 
     @property
@@ -193,21 +230,22 @@ def schedule_groups(step: ComputedOperandStep, layout: ProductLayout, context: C
     if step.summed is None or target.reproducible:
         return None
     dots = _dots_of(op, side, target)
-    if dots is None or len(step.summed.batch) != 1:
+    if dots is None:
         return None
     nest, offsets = take_offsets(step.producer.nest)
     nest, operand = split_units(nest, step.operand, target, are_bytes=True)
     batch, along, free = (ordered(nest, part) for part in operand.parts)
-    found = _lanes_of(nest, list(batch), along, target)
+    *outer, number = step.summed.batch
     totals = schedule_totals(step, layout, target)
-    if found is None or totals is None or not free:
+    if totals is None or not free:
         return None
-    group, lanes, space = found
     own = totals.epilogue.schedule.nest
-    (number,) = step.summed.batch
+    groups = _groups_of(nest, batch, along, own.extents[number])
+    found = None if groups is None else _lanes_of(nest, groups, along, target)
     total_space = _with_lanes(own, number, target)
-    if total_space is None or own.extents[number] != nest.extents[group]:
+    if groups is None or found is None or total_space is None:
         return None
+    lanes, space = found
     outputs = math.prod(nest.extents[v] for v in free)
     parts = (step.summed.rows, step.summed.columns) if side else (step.summed.columns, step.summed.rows)
     if [math.prod(own.extents[v] for v in part) for part in parts] != [rows, outputs]:
@@ -221,7 +259,9 @@ def schedule_groups(step: ComputedOperandStep, layout: ProductLayout, context: C
         space=space,
         dots=dots,
         register=target.vector_bits // 8,
-        group=group,
+        group=groups.group,
+        outer=groups.outer,
+        in_byte=groups.in_byte,
         lanes=lanes,
         along=along,
         free=free,
@@ -231,10 +271,11 @@ def schedule_groups(step: ComputedOperandStep, layout: ProductLayout, context: C
         totals=totals,
         total_space=total_space,
         variables=(*parts, number),
+        outer_variables=tuple(outer),
         block=None,
         tasks=cut(outputs, terms * (rows + each)),
     )
-    block = _block_of(found, target)
+    block = _block_of(found, target) if not found.outer and not found.in_byte else None
     if block is not None:
         run = nest.extents[block.variable]
         units = outputs // run * -(-run // block.outputs)
@@ -261,16 +302,34 @@ def _dots_of(op: Op, side: int, target: Target) -> Dots | None:
     return Dots("pairs", low, together) if target.has_byte_pairs and together else None
 
 
-def _lanes_of(nest: Nest, batch: list[int], along: dict[int, int], target: Target) -> tuple[int, int, Space] | None:
-    """The variable that numbers groups, that along the bytes of a group, and the loops with lanes along the latter: if
-    a group is shorter than a register, they go on in the next groups, which follow in memory. Other variables number
-    elements of a byte."""
+def _groups_of(nest: Nest, batch: dict[int, int], along: dict[int, int], inner: int) -> Groups | None:
+    """The variables that number groups, of which `inner` are along lanes; None if their order in memory is another."""
+    moving = [(linear(k), bits_in_memory(k[0])) for k in nest.loads if any(linear(k).coefficient(v) for v in along)]
+    outer = [v for v in batch if batch[v] >= inner]
+    in_byte = [v for v in batch if moving and all(0 <= e.coefficient(v) * bits < 8 for e, bits in moving)]
+    others = [v for v in batch if v not in outer and v not in in_byte]
+    if len(others) != 1 or set(outer) & set(in_byte):
+        return None
+    step = 1
+    for v in reversed([*outer, *others, *in_byte]):
+        if batch[v] != step:
+            return None
+        step *= nest.extents[v]
+    each = math.prod(nest.extents[v] for v in in_byte)
+    if nest.extents[others[0]] * each != inner or each & each - 1:
+        return None
+    return Groups(outer, others[0], in_byte)
+
+
+def _lanes_of(nest: Nest, groups: Groups, along: dict[int, int], target: Target) -> tuple[int, Space] | None:
+    """The variable along the bytes of a group, and the loops with lanes along it: if a group is shorter than a
+    register, they go on in the next groups, which follow in memory. Other variables number elements of a byte."""
     places = [at for _, at in (*nest.nodes, *nest.loads)]
-    if len(batch) != 1 or not along or any(at.conditions for at in places):
+    if not along or any(at.conditions for at in places):
         return None
     if any(node.op.name == "stablehlo.iota" for node in nest.nodes.values()):
         return None
-    (group,), register = batch, target.vector_bits // 8
+    group, register = groups.group, target.vector_bits // 8
     moving = [(linear(k), bits_in_memory(k[0])) for k in nest.loads if any(linear(k).coefficient(v) for v in along)]
     lanes = next((v for v in along if all(e.coefficient(v) * bits == 8 for e, bits in moving)), None)
     if not moving or lanes is None:
@@ -284,7 +343,7 @@ def _lanes_of(nest: Nest, batch: list[int], along: dict[int, int], target: Targe
     if size < register and any(linear(k).coefficient(group) != size * linear(k).coefficient(lanes) for k in nest.loads):
         return None
     space = make_space(nest, target, Order.ANY, given=())
-    return group, lanes, space._replace(vector=lanes, width=register)
+    return lanes, space._replace(vector=lanes, width=register)
 
 
 def _with_lanes(nest: Nest, number: int, target: Target) -> Space | None:

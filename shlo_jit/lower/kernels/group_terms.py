@@ -46,7 +46,8 @@ class GroupTerms:
         """The address of the first byte of an output in an array of M, and the bytes to that of the next iteration of
         its last variable."""
         b, s, bits, offset = self.b, self.s, bits_in_memory(key[0]), linear(key)
-        first = self.ev.base(Position(here | dict.fromkeys((s.group, s.lanes, *s.short), i64(0)), 1), offset)
+        zeros = dict.fromkeys((*s.outer, s.group, *s.in_byte, s.lanes, *s.short), i64(0))
+        first = self.ev.base(Position(here | zeros, 1), offset)
         step = offset.coefficient([*s.free][-1]) * bits // 8
         return b.offset(self.ev.pointers[key[0]], b.ashr(b.mul(first, bits), 3)), step
 
@@ -78,8 +79,8 @@ class GroupTerms:
 
 
 def elements_of_byte(s: GroupsSchedule) -> Iterator[dict[int, int]]:
-    """The elements of a byte."""
-    return combinations(s.nest, s.short)
+    """The elements of a byte, those of a group after those of the one before."""
+    return combinations(s.nest, [*s.in_byte, *s.short])
 
 
 def place_of(b: Builder, number: V, over: Sequence[int], extents: Mapping[int, int] | Sequence[int]) -> Variables:

@@ -31,6 +31,8 @@ class LanesOfGroups:
     def __init__(self, terms: GroupTerms):
         self.t, self.b, self.s = terms, terms.b, terms.s
         self.total_ev = self.evaluator(self.s.together)
+        self.before = i64(0)
+        """Groups before those that are numbered along lanes."""
 
     def evaluator(self, n: int) -> Evaluator:
         """What computes f for n groups."""
@@ -58,16 +60,36 @@ class LanesOfGroups:
     def totals_of_groups(self) -> list[V]:
         """The sums over all groups."""
         b, s = self.b, self.s
-        n, whole = s.together, s.groups // s.together * s.together
+        if not s.outer:
+            return self.totals_in_lanes()
+        zero = const(self.t.kind, 0)
+        here, places, sums = self.here, self.places, self.sums_here
+        with b.loop_carry(0, s.outer_groups, [zero] * s.count, 1, "outer") as carry:
+            extents = self.t.nest.extents
+            self.here = here | place_of(b, carry.index, s.outer, s.nest.extents)
+            self.places = [place | place_of(b, carry.index, s.outer_variables, extents) for place in places]
+            self.before = b.mul(carry.index, s.inner_groups)
+            self.sums_here = [b.offset(at, b.mul(self.before, 4)) for at in sums]
+            found = self.totals_in_lanes()
+            carry.next(*map(self.add, carry.values, found))
+        self.here, self.places, self.sums_here = here, places, sums
+        return carry.values
+
+    def add(self, x: V, y: V) -> V:
+        return self.b.fadd(x, y) if is_float(self.t.kind) else self.b.add(x, y)
+
+    def totals_in_lanes(self) -> list[V]:
+        """The sums over the groups that are numbered along lanes."""
+        b, s = self.b, self.s
+        n, whole = s.together, s.inner_groups // s.together * s.together
         kind = self.t.kind
         with b.loop_carry(0, whole, [const(vector(kind, n), 0)] * s.count, n, "groups") as carry:
             carry.next(*self.block(carry.index, n, carry.values))
         found = [fold(b, total) for total in carry.values]
-        add = b.fadd if is_float(kind) else b.add
-        while whole < s.groups:
-            n = 1 << (s.groups - whole).bit_length() - 1
+        while whole < s.inner_groups:
+            n = 1 << (s.inner_groups - whole).bit_length() - 1
             more = self.block(i64(whole), n, [const(vector(kind, n), 0)] * s.count)
-            found = [add(total, fold(b, x)) for total, x in zip(found, more, strict=True)]
+            found = [self.add(total, fold(b, x)) for total, x in zip(found, more, strict=True)]
             whole += n
         return found
 
@@ -75,7 +97,8 @@ class LanesOfGroups:
         b, target = self.b, self.t.store.target
         offset, dtype = ix.linearize(self.t.store.index, target.tensor.extents), target.tensor.storage
         for place, total in zip(self.places, totals, strict=True):
-            index = self.total_ev.base(Position(place | {self.s.variables[2]: i64(0)}, 1), offset)
+            groups = dict.fromkeys((*self.s.outer_variables, self.s.variables[2]), i64(0))
+            index = self.total_ev.base(Position(place | groups, 1), offset)
             at = b.element(self.total_ev.pointers[target], memory_type(dtype), index)
             b.store(to_memory(b, dtype, total), at, align=dtype.itemsize)
 
@@ -97,8 +120,17 @@ class LanesOfGroups:
         return found
 
     def products(self, g: V, n: int) -> list[V]:
-        """The products of n groups and each vector, in lanes. Registers with the sums of adjacent groups are added up
-        in pairs as soon as there are two, so that few are alive."""
+        """The products of n groups and each vector, in lanes."""
+        each = self.s.groups_in_byte
+        first = self.b.udiv(g, each)
+        parts = [self.products_in_byte(first, n // each, h) for h in range(each)]
+        while len(parts) > 1:
+            parts = [x.joined(self.b, y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+        return parts[0].in_order(self.b)
+
+    def products_in_byte(self, g: V, n: int, h: int) -> _Parts:
+        """The products of n groups that follow one another, in lanes: those with number h in their bytes. Registers
+        with the sums of adjacent groups are added up in pairs as soon as there are two, so that few are alive."""
         b, s = self.b, self.s
         nbytes = n * s.group_bytes
         width = min(s.register, nbytes)
@@ -108,35 +140,41 @@ class LanesOfGroups:
         for i in range(nbytes // width):
             if i % per_group == 0:
                 sums = [const(vector("i32", max(width, LEAST) // LANE), 0)] * s.count
-            sums = self.add_products(g, i * width, width, sums)
+            sums = self.add_products(g, i * width, width, sums, h)
             if (i + 1) % per_group:
                 continue
             if width < LEAST:
                 sums = [b.shuffle(x, None, range(width // LANE)) for x in sums]
-            found = _Parts(sums, [(i * width + LANE * lane) // s.group_bytes for lane in range(width // LANE)])
+            numbers = ((i * width + LANE * lane) // s.group_bytes for lane in range(width // LANE))
+            found = _Parts(sums, [number * s.groups_in_byte + h for number in numbers])
             while waiting and waiting[-1].per_group == found.per_group > 1:
                 found = waiting.pop().paired(b, found)
             waiting.append(found)
         (found,) = waiting
         while found.per_group > 1:
             found = found.paired(b, None)
-        return found.in_order(b)
+        return found
 
-    def add_products(self, g: V, first: int, width: int, sums: Sequence[V]) -> list[V]:
+    def add_products(self, g: V, first: int, width: int, sums: Sequence[V], h: int) -> list[V]:
         """Adds the products of a register of M and each vector to lanes of 32 bits. `first`: bytes from the start of
-        group g on."""
+        the terms of group g on; `h`: the number of the group in its bytes."""
         b, s, found = self.b, self.s, list(sums)
         group = b.add(g, first // s.group_bytes)
         at = i64(first % s.group_bytes)
-        place = b.add(b.mul(group, s.group_bytes), at)
+        before = b.udiv(self.before, s.groups_in_byte)
+        place = b.add(b.mul(b.add(before, group), s.group_bytes), at)
+        count = len(self.t.elements) // s.groups_in_byte
+        numbers = range(h * count, (h + 1) * count)
         elements = [
-            self.element({**self.here, s.group: group, s.lanes: at, **{v: i64(k) for v, k in inner.items()}}, width)
-            for inner in self.t.elements
+            self.element(
+                {**self.here, s.group: group, s.lanes: at, **{v: i64(k) for v, k in self.t.elements[e].items()}}, width
+            )
+            for e in numbers
         ]
         for r in range(s.count):
             factors = [
-                b.load(vector("i8", width), b.offset(self.factors[r], b.add(place, i * s.run)), align=1)
-                for i in range(len(elements))
+                b.load(vector("i8", width), b.offset(self.factors[r], b.add(place, e * s.run)), align=1)
+                for e in numbers
             ]
             found[r] = self.t.multiply([_filled(b, x) for x in elements], [_filled(b, x) for x in factors], found[r])
         return found
@@ -180,6 +218,12 @@ class _Parts(NamedTuple):
             sums.append(b.add(b.shuffle(x, y, first), b.shuffle(x, y, second)))
         groups = [*self.groups, *(other.groups if other is not None else [])]
         return _Parts(sums, [groups[i] for i in first])
+
+    def joined(self, b: Builder, other: _Parts) -> _Parts:
+        """The lanes of both."""
+        both = range(2 * len(self.groups))
+        sums = [b.shuffle(x, y, both) for x, y in zip(self.sums, other.sums, strict=True)]
+        return _Parts(sums, self.groups + other.groups)
 
     def in_order(self, b: Builder) -> list[V]:
         if len(self.groups) == 1:

@@ -3,11 +3,12 @@
 The vectors are copied first, so that their terms lie as those of an output do in a register:
 
     x[r, g, 2 * i], then x[r, g, 2 * i + 1]       with i along all groups, for two elements of a byte
+    x[r, 2 * g, i], then x[r, 2 * g + 1, i]       likewise if two groups share bytes
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from shlo_jit.fuse.plan import ComputedOperandStep
@@ -15,10 +16,11 @@ from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.gemm.micro import fold
 from shlo_jit.kernels.llvm_values import V, const, vector
-from shlo_jit.lower.kernels.group_terms import GroupTerms, elements_of_byte
+from shlo_jit.lower.kernels.group_terms import GroupTerms
 from shlo_jit.lower.kernels.groups_by_outputs import LanesOfOutputs
 from shlo_jit.lower.kernels.groups_in_lanes import LanesOfGroups
 from shlo_jit.lower.kernels.units import run_units
+from shlo_jit.lower.kernels.units_in_registers import combinations
 from shlo_jit.lower.nest.nest import check_supported
 from shlo_jit.lower.scratch import shared_fields
 from shlo_jit.lower.services import Services
@@ -52,27 +54,33 @@ def _copying(low: Services, s: GroupsSchedule) -> str:
     b = low.module.function(name, params, noalias=True, attributes="nounwind")
     source, to, sums = b.params
     row, step, batch = _strides(s)
-    is_run = step == 1 and s.along[s.lanes] == len(list(elements_of_byte(s)))
+    each = [dict(inner) for inner in combinations(s.nest, s.short)]
+    is_run = step == 1 and s.along[s.lanes] == len(each)
     n = min(s.group_bytes, s.register) if is_run else 1
-    with b.loop(0, s.rows, hint="vector") as r, b.loop(0, s.groups, hint="group") as g:
-        of = b.offset(source, b.add(b.mul(r, row), b.mul(g, batch)))
-        at = b.offset(to, b.add(b.mul(r, s.row), b.mul(g, s.group_bytes)))
+    with (
+        b.loop(0, s.rows, hint="vector") as r,
+        b.loop(0, s.groups // s.groups_in_byte, hint="group") as g,
+        b.loop(0, s.groups_in_byte, hint="shared") as h,
+    ):
+        number = b.add(b.mul(g, s.groups_in_byte), h)
+        of = b.offset(source, b.add(b.mul(r, row), b.mul(number, batch)))
+        at = b.offset(to, b.add(b.mul(r, s.row), b.add(b.mul(g, s.group_bytes), b.mul(h, len(each) * s.run))))
         with b.loop_carry(0, s.group_bytes, [const(vector("i32", n), 0)], n, "terms") as carry:
             total = carry.values[0]
             first = b.offset(of, b.mul(carry.index, s.along[s.lanes] * step))
-            for i, x in enumerate(_terms(b, s, first, step, n)):
+            places = [sum(s.along[v] * k for v, k in inner.items()) for inner in each]
+            for i, x in enumerate(_terms(b, places, first, step, n)):
                 b.store(x, b.offset(at, b.add(carry.index, i * s.run)), align=1)
                 total = b.add(total, b.cast("sext", x, "i32"))
             carry.next(total)
         total = b.mul(fold(b, carry.values[0]), const("i32", s.dots.low))
-        b.store(total, b.offset(sums, b.mul(b.add(b.mul(r, s.groups), g), 4)), align=4)
+        b.store(total, b.offset(sums, b.mul(b.add(b.mul(r, s.groups), number), 4)), align=4)
     b.ret()
     return low.share("vectors", name)
 
 
-def _terms(b: Builder, s: GroupsSchedule, first: V, step: int, n: int) -> Iterator[V]:
-    """The terms for each element of n bytes of M, which are adjacent if there are several."""
-    places = [sum(s.along[v] * k for v, k in inner.items()) for inner in elements_of_byte(s)]
+def _terms(b: Builder, places: Sequence[int], first: V, step: int, n: int) -> Iterator[V]:
+    """The terms for each element of n bytes of M that is in a group, which are adjacent if there are several."""
     if n == 1:
         yield from (b.load("i8", b.offset(first, place * step)) for place in places)
         return
