@@ -10,7 +10,7 @@ Guarantees: nothing. A `bitcast_convert` to a packed type is a view (`fuse/fuse.
 
 Words must be in memory: arguments, constants, and slices of these. All fields of a word are taken, in any order that
 reshapes, transposes and `reverse` give. Loops interleave the operands of a concatenation when they pack them, so one
-stays as it is if a product has many rows, or if its fields are in reverse.
+stays as it is if a product has many rows and is not one of bytes in groups, or if its fields are in reverse.
 """
 
 from __future__ import annotations
@@ -93,11 +93,18 @@ def packed_fields(function: Op, context: Context) -> Op:
 
 
 def _has_few_rows(function: Op) -> bool:
-    """Whether all products have few rows or columns, so that their operands are not packed."""
-    products = [op for op in walk(function.block()) if op.name == PRODUCT]
+    """Whether all products have few rows or columns, so that their operands are not packed. Nor are those of bytes in
+    groups (`schedule/groups_in_registers.py`)."""
+    products = [op for op in walk(function.block()) if op.name == PRODUCT and not _is_of_byte_groups(op)]
     extents = [extents_of(op) for op in products if all(map(mk.is_static, (*op.operands, op.result)))]
     most = tuning.COMPUTED_OPERAND_ROWS * tuning.COMPUTED_OPERAND_PASSES
     return len(extents) == len(products) and all(min(m, n) <= most for _, m, n, _ in extents)
+
+
+def _is_of_byte_groups(product: Op) -> bool:
+    return all(map(mk.is_static, (*product.operands, product.result))) and (
+        all(o.tensor.storage.name in ("i8", "ui8") for o in product.operands) and extents_of(product)[0] > 1
+    )
 
 
 # ---------------------------------------------------------------------------- which fields an op computes

@@ -167,15 +167,17 @@ HALVES = """func.func @main(%x: tensor<3x6x32xi8>, %q: tensor<40x6x16xui8>) -> t
 }"""
 
 
-def test_halves_of_bytes_that_follow_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group has the low halves of its bytes first, as in GGUF's Q4_0."""
+@pytest.mark.parametrize("rows", [3, 50])
+def test_halves_of_bytes_that_follow_each_other(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group has the low halves of its bytes first, as in GGUF's Q4_0, for few and many rows."""
     monkeypatch.setattr(tuning, "PACKED_FIELDS_BYTES", 0)
     numbers = np.random.default_rng(5)
-    x = numbers.integers(-128, 128, (3, 6, 32)).astype(np.int8)
+    x = numbers.integers(-128, 128, (rows, 6, 32)).astype(np.int8)
     q = numbers.integers(0, 256, (40, 6, 16)).astype(np.uint8)
+    text = HALVES.replace("<3x", f"<{rows}x").replace("x3x", f"x{rows}x")
     w = np.concatenate([q & 15, q >> 4], -1).astype(np.float64)
     for threads in (1, 2, 3, 8):
-        exe = guarded.compile(HALVES, threads=threads)
+        exe = guarded.compile(text, threads=threads)
         assert "groups   (" in exe.text("schedule") or "transposed" in exe.text("schedule")
         np.testing.assert_array_equal(exe(x, q), np.einsum("rgt,ogt->ro", x.astype(np.float64), w).astype(np.float32))
 
