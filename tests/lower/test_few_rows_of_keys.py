@@ -51,7 +51,8 @@ def in_layers(q: Any, k: Any, v: Any, first: Any, last: Any) -> Any:
     """Steps of two layers, whose keys and values are rows of stacks."""
 
     def layer(q: Any, pair: Any) -> Any:
-        q, k, v = updated(q, *pair, first, last)
+        k, v = pair
+        q, k, v = updated(q, k, v, first, last)
         return q, (k, v)
 
     return jax.lax.scan(layer, q, tuple(jnp.stack([x, x[::-1]]) for x in (k, v)))
