@@ -63,7 +63,7 @@ def written_out(q: Any, k: Any, v: Any, first: Any, last: Any) -> Any:
     stacks = [jnp.stack([x, x[::-1]]) for x in (k, v)]
     for i in range(2):
         stacks = [jax.lax.dynamic_update_slice(x, x[i : i + 1, :, :1] * 2, (i, 0, last, 0)) for x in stacks]
-        q = by_head(q, *(x[i] for x in stacks), first, last)
+        q = by_head(q, stacks[0][i], stacks[1][i], first, last)
     return q, *stacks
 
 
