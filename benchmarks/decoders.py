@@ -6,7 +6,8 @@
 Weights are random. `int8` and `int4` have a scale for each 32 terms, `int4` also a minimum. The table has milliseconds
 of a prompt, and of a step that appends a token to each sequence of a batch, whose lengths differ: lower quartiles of
 calls that alternate with those of XLA. Programs of a batch are `jax.vmap` of the one for a sequence. `--constants`:
-weights are constants of our program, which stores two integers of four bits in a byte.
+weights are constants of our program, which stores two integers of four bits in a byte. `--scan`: the layers' weights
+and caches are rows of stacked arrays, over which a scan runs.
 """
 
 from __future__ import annotations
@@ -292,10 +293,13 @@ ARCHITECTURES = {
     "mixtral": Architecture(mixtral_weights, mixtral),
     "mamba": Architecture(mamba_weights, mamba),
 }
+VARIED = ("gemma",)
+"""Architectures whose layers are not all alike."""
 
 
-def decoder(name: str, sizes: Sizes, kind: str) -> Decoder:
-    """A decoder with random weights of that kind."""
+def decoder(name: str, sizes: Sizes, kind: str, *, scans: bool = False) -> Decoder:
+    """A decoder with random weights of that kind. `scans`: a scan runs the layers, whose weights and caches are rows of
+    stacked arrays; all layers of the architecture have to be alike."""
     made, r = ARCHITECTURES[name], Random(kind)
     table = r.vector((sizes.vocabulary, sizes.width))
     layers = [made.weights(sizes, r) for _ in range(sizes.layers)]
@@ -304,17 +308,34 @@ def decoder(name: str, sizes: Sizes, kind: str) -> Decoder:
     shapes = [(sizes.key_heads, sizes.slots, sizes.head)] * 2
     if name == "mamba":
         shapes = [(3, sizes.hidden), (sizes.hidden, sizes.states)]
-    caches = [tuple(np.zeros(shape, np.float32) for shape in shapes) for _ in layers]
+    caches: Any = [tuple(np.zeros(shape, np.float32) for shape in shapes) for _ in layers]
+    if scans:
+        weights["layers"], caches = (jax.tree.map(lambda *x: np.stack(x), *given) for given in (layers, caches))
+    run = scanned if scans else one_by_one
 
     def step(w: Any, caches: Any, tokens: jax.Array, position: jax.Array) -> tuple[jax.Array, Any]:
-        x, found = w["embedding"][tokens] * made.scale(sizes), []
-        for i, (layer, cache) in enumerate(zip(w["layers"], caches, strict=True)):
-            x, cache = made.layer(sizes, layer, x, cache, position, i)
-            found.append(cache)
+        def layer(x: jax.Array, layer: Any, cache: Any, number: int) -> tuple[jax.Array, Any]:
+            return made.layer(sizes, layer, x, cache, position, number)
+
+        x, found = run(layer, w["embedding"][tokens] * made.scale(sizes), w["layers"], caches)
         scores = product(rms_norm(x[-1], w["norm"]), w["output"])
         return scores if made.cap is None else capped(scores, made.cap), found
 
     return Decoder(weights, caches, step)
+
+
+def one_by_one(layer: Callable[..., Any], x: jax.Array, layers: Any, caches: Any) -> tuple[jax.Array, Any]:
+    """Runs layers that are written out."""
+    found = []
+    for i, (weights, cache) in enumerate(zip(layers, caches, strict=True)):
+        x, cache = layer(x, weights, cache, i)
+        found.append(cache)
+    return x, found
+
+
+def scanned(layer: Callable[..., Any], x: jax.Array, layers: Any, caches: Any) -> tuple[jax.Array, Any]:
+    """Runs stacked layers by a scan."""
+    return jax.lax.scan(lambda x, row: layer(x, *row, 0), x, (layers, caches))
 
 
 # ---------------------------------------------------------------------- programs
@@ -388,6 +409,7 @@ def main() -> None:
     parser.add_argument("--kinds", default=",".join(KINDS), help="kinds of weights")
     parser.add_argument("--batches", default="1", help="numbers of sequences in a step (1)")
     parser.add_argument("--constants", action="store_true")
+    parser.add_argument("--scan", action="store_true", help="also steps of one sequence whose layers a scan runs")
     parser.add_argument("--budget", type=float, default=0.5, help="seconds for each figure (0.5)")
     o = parser.parse_args()
     heads = o.width // 64
@@ -397,11 +419,13 @@ def main() -> None:
         for kind in o.kinds.split(","):
             made, single = decoder(name, sizes, kind), 0.0
             rows = [("prompt", o.prompt, 0), *((f"batch {n}", 1, int(n)) for n in o.batches.split(","))]
+            rows += [("scan", 1, 1)] if o.scan and name not in VARIED else []
             for label, tokens, batch in rows if o.prompt else rows[1:]:
+                made = decoder(name, sizes, kind, scans=True) if label == "scan" else made
                 program = Program(made, tokens, batch, threads=o.threads, constants=o.constants)
                 ours, theirs = times(program, tokens, 0 if label == "prompt" else o.slots // 4, o.budget)
                 rate = max(tokens, batch) / ours * 1e3
-                single = rate if batch == 1 else single
+                single = rate if label == "batch 1" else single
                 ratio = f"{rate / single:.2f}" if batch and single else ""
                 table.add_row(name, kind, label, f"{ours:.2f}", f"{theirs:.2f}", f"{rate:.0f}", ratio)
     Console(width=110).print(table)

@@ -98,7 +98,7 @@ def _visits_rows(nest: Nest, shared: Iterable[Value], units: int) -> bool:
 def _blocks_visit_rows(step: RowBlocksStep, shared: list[Value], image: Value) -> bool:
     """Whether the rows of row blocks are pixels of an image, and those of one image are rows of one batch."""
     n, height, width = image.tensor.extents[:3]
-    if step.sums or not isinstance(step.batch, int) or not isinstance(step.rows, int):
+    if step.sums or step.moved or not isinstance(step.batch, int) or not isinstance(step.rows, int):
         return False
     if step.batch * step.rows != n * height * width or step.rows % (height * width):
         return False

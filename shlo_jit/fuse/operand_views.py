@@ -53,17 +53,28 @@ def view_of(nest: Nest, operand: ComputedOperand) -> View | None:
     return View(value, first, strides) if _can_be_read(nest, operand, strides) else None
 
 
+def is_contiguous(nest: Nest, operand: ComputedOperand) -> bool:
+    """Whether the elements of an operand lie in another array as in a copy of it."""
+    view = view_of(nest, operand)
+    return view is not None and view.strides == _dense(nest, operand)
+
+
+def _dense(nest: Nest, operand: ComputedOperand) -> tuple[int | None, ...]:
+    """The strides of a copy of an operand."""
+    store = nest.stores[0]
+    copied = ix.linearize(store.index, store.target.tensor.extents)
+    return tuple(_stride(nest, copied, part) for part in operand.parts)
+
+
 def _can_be_read(nest: Nest, operand: ComputedOperand, strides: tuple[int, ...]) -> bool:
     """Whether a product or a convolution reads an operand with these strides as fast as a copy of it. Kernels are read
     in one piece, and images along the dimension that is contiguous in a copy."""
     if not operand.is_of_convolution:
         inner = (*operand.along, *operand.free)
         return 1 in strides[1:] or not any(is_wide(nest.extents[v]) for v in inner)
-    store = nest.stores[0]
-    copied = ix.linearize(store.index, store.target.tensor.extents)
-    dense = [_stride(nest, copied, part) for part in operand.parts]
+    dense = _dense(nest, operand)
     if operand.side:
-        return strides == tuple(dense)
+        return strides == dense
     pairs = [(s, d) for s, d in zip(strides, dense, strict=True) if d]
     return (1, 1) in pairs and all(s > 0 for s, _ in pairs)
 

@@ -199,6 +199,9 @@ class RowBlocksStep(StagedStep):
     """The keys that each row needs, if it needs a range of them."""
     views: dict[Value, Value] = field(default_factory=dict)
     """Values that the stages read, which are the memory of a value of another stage with another shape."""
+    moved: dict[Value, tuple[Nest, ComputedOperand]] = field(default_factory=dict)
+    """Right operands that are contiguous parts of other arrays, such as a layer's keys in those of all layers, with the
+    loops that would copy them."""
 
     kind = "row_blocks"
 
@@ -218,6 +221,9 @@ class RowBlocksStep(StagedStep):
     def source(self, value: Value) -> Value:
         """The value whose memory another one is."""
         return self.views.get(value, value)
+
+    def read_beside(self, nest: Nest) -> list[Value]:
+        return [*super().read_beside(nest), *(v for copy, _ in self.moved.values() for v, _ in copy.loads)]
 
     @property
     def title(self) -> str:

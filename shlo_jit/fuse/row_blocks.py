@@ -20,6 +20,7 @@ from shlo_jit import tuning
 from shlo_jit.fuse.computed_operands import Candidate, computed_operand, matrix_as_computed
 from shlo_jit.fuse.epilogue import HOSTS, unrolled_copies
 from shlo_jit.fuse.nest import Nest
+from shlo_jit.fuse.operand_views import is_contiguous
 from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, RowBlocksStep, Step, ViewStep
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.regroup import Steps
@@ -50,7 +51,7 @@ def is_product(step: Step | None) -> TypeGuard[OpStep]:
 class Group:
     """Steps that may run by blocks of rows together."""
 
-    def __init__(self, steps: Steps, stages: Iterable[Stage], sums: tuple[OpStep, ...] = ()):
+    def __init__(self, steps: _Forming, stages: Iterable[Stage], sums: tuple[OpStep, ...] = ()):
         self.all = steps
         self.stages = sorted(dict.fromkeys(stages), key=lambda s: steps.place[id(s)])
         self.sums = sums
@@ -63,6 +64,12 @@ class Group:
             if views and source in self.written:
                 self.views[value] = source
                 self.view_steps += [v for v in views if v not in self.view_steps]
+        self.moved = {s: steps.moved[id(s)] for s in self.products if id(s) in steps.moved}
+
+    @property
+    def moves(self) -> list[Step]:
+        """The loops that would copy right operands, and the views of these."""
+        return [step for found in self.moved.values() for step in (found.writer, *found.views)]
 
     @property
     def products(self) -> list[OpStep]:
@@ -101,7 +108,7 @@ class Group:
             refusal = refusal or self._unfit_nest(step.nest)
         if refusal is not None:
             return refusal
-        found = self.all.order_around([*self.stages, *self.view_steps])
+        found = self.all.order_around([*self.stages, *self.view_steps, *self.moves])
         return found if isinstance(found, Refusal) else None
 
     def _unfit_products(self) -> Refusal | None:
@@ -178,7 +185,10 @@ class _Forming(Steps):
         super().__init__(block)
         self.before_copies: dict[int, Nest] = {}
         """Id of a loop's step -> its nest before `unrolled_copies`."""
-        self.in_place = {id(s) for s in block.steps if is_product(s) and self.reads_in_place(s)}
+        products = [s for s in block.steps if is_product(s)]
+        self.moved = {id(s): found for s in products if (found := self.moved_operand(s)) is not None}
+        """For products, by id: the loop that would copy a right operand which is part of another array."""
+        self.in_place = {id(s) for s in products if id(s) not in self.moved and self.reads_in_place(s)}
         """Ids of products that are no stages, because they compute or read an operand in place."""
 
     def run(self) -> None:
@@ -203,6 +213,16 @@ class _Forming(Steps):
             return False
         rows, nbytes = extents_of(product.op)[1], product.op.operands[1].tensor.nbytes
         return rows <= tuning.COMPUTED_OPERAND_ROWS or nbytes > tuning.ROW_BLOCK_OPERAND_BYTES
+
+    def moved_operand(self, product: OpStep) -> Candidate | None:
+        """Returns the loop that would copy the right operand of a product which needs a range of keys. As a stage, the
+        product reads it where it is."""
+        if product.ranges is None and product.needed_columns is None:
+            return None
+        found = computed_operand(self, product)
+        if not isinstance(found, Candidate) or not found.operand.side or not found.writer.writes:
+            return None
+        return found if is_contiguous(found.nest, found.operand) else None
 
     def is_free(self, step: Step | None) -> TypeGuard[OpStep]:
         """Whether a step is a product that may be a stage of row blocks, and is none yet."""
@@ -352,12 +372,14 @@ class _Forming(Steps):
         """Replaces the steps of a group by one step."""
         batch, m, *_ = extents_of(group.products[0].op)
         inside = group.inside
-        made = {*group.written, *group.views}
+        moved = {s.op.operands[1]: (found.nest, found.operand) for s, found in group.moved.items()}
+        made = {*group.written, *group.views, *(v for s in group.moves for v in s.writes)}
+        reading = [*group.stages, *(found.writer for found in group.moved.values())]
         step = RowBlocksStep(
-            reads=[v for v in dict.fromkeys(v for s in group.stages for v in s.reads) if v not in made],
+            reads=[v for v in dict.fromkeys(v for s in reading for v in s.reads) if v not in made],
             writes=[v for v in group.written if v not in inside],
             position=max(s.position for s in group.stages),
-            after=[a for s in (*group.stages, *group.view_steps) for a in s.after],
+            after=[a for s in (*group.stages, *group.view_steps, *group.moves) for a in s.after],
             why={v: why for s in group.stages for v, why in s.why.items() if v not in inside},
             stages=tuple(group.stages),
             sums=group.sums,
@@ -365,9 +387,10 @@ class _Forming(Steps):
             rows=m,
             inside=tuple(inside),
             views=group.views,
+            moved=moved,
             ranges=ranges_of(group.stages, group.inside, group.source, self.readers),
         )
-        return self.replace([*group.stages, *group.view_steps], step)
+        return self.replace([*group.stages, *group.view_steps, *group.moves], step)
 
 
 def is_ordered(op: Op) -> bool:

@@ -160,14 +160,15 @@ def _state(p: Planner, step: ControlStep, i: int, init: Value, taken: set[int] |
         refusal = kept_alive(p, init, step)
     if result in p.storage:
         refusal = refusal or Refusal("outer-state", "it becomes a state of the enclosing loop")
-    if result in p.wanted and (storage is None or storage.kind != "argument"):  # else the result is a donated argument
+    computed_there = storage is not None and (storage.kind == "argument" or storage is p.wanted.get(result))
+    if result in p.wanted and not computed_there:  # else the result is a donated argument, or in its place already
         refusal = refusal or Refusal("result-returned", "the loop's result is returned")
     if refusal is None:
         assert storage is not None
         return storage
     if result in p.storage:  # the enclosing loop wants it in its own state
         fresh = p.storage[result]
-    elif result in p.wanted:
+    elif result in p.wanted and p.wanted[result] is not storage:
         fresh = p.wanted[result]
     else:
         fresh = Storage("none" if equal(nbytes(result), 0) else "arena", nbytes(result))

@@ -9,10 +9,21 @@ live until the loop ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from shlo_jit import tuning
-from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, all_steps, may_update, updates
+from shlo_jit.fuse.plan import (
+    ControlStep,
+    NestStep,
+    OpStep,
+    PlanBlock,
+    Step,
+    ViewStep,
+    all_steps,
+    may_update,
+    read_inside,
+    updates,
+)
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
 from shlo_jit.memory.branches import assign_branches
@@ -150,6 +161,11 @@ class Planner:
         """The values that other steps of its region read, and the values that these are views of."""
         region = self.regions.of(step)
         found = {v for s in region.steps if s is not step for v in s.reads} if region is not None else set[Value]()
+        return self.with_viewed(found)
+
+    def with_viewed(self, values: Iterable[Value]) -> set[Value]:
+        """Returns some values, and the values that they are views of."""
+        found = set(values)
         for value in list(found):
             while value in self.views:
                 value = self.views[value]
@@ -217,15 +233,17 @@ class Planner:
         self.want_updated()
 
     def want_updated(self) -> None:
-        """Lets the operand of a scatter be computed in the memory of the scatter's result, if only the scatter needs
-        it."""
+        """Lets the operand of a scatter, or the initial state of a loop, be computed in the memory of the result, if
+        only that step needs it."""
         writers = {v for s in self.plan.steps if not isinstance(s, ViewStep) for v in s.writes}
         for step in reversed(self.plan.steps):
-            if not isinstance(step, OpStep) or step.op.name != "stablehlo.scatter":
+            if not isinstance(step, OpStep | ControlStep) or step.op.name not in _UPDATING:
                 continue
+            captured = self.with_viewed(read_inside(*step.blocks)) if isinstance(step, ControlStep) else set[Value]()
             for operand, result in zip(step.op.operands, step.op.results, strict=False):
                 dies = self.last_use[operand] <= self.finish[id(step)] and step.op.operands.count(operand) == 1
-                if result in self.wanted and operand in writers and operand not in self.wanted and dies:
+                is_free = operand in writers and operand not in self.wanted and operand not in captured
+                if result in self.wanted and is_free and dies:
                     self.wanted[operand] = self.wanted[result]
 
     def finish_results(self) -> None:
@@ -381,6 +399,9 @@ class Planner:
                 late.append(c)
             self.of(c.source).live(at)
         return out + late
+
+
+_UPDATING = ("stablehlo.scatter", "stablehlo.while")
 
 
 def _is_scalar_of_loop(value: Value) -> bool:

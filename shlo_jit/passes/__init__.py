@@ -98,6 +98,7 @@ from shlo_jit.passes.states.known_comparisons import known_comparisons
 from shlo_jit.passes.states.masked_updates import masked_updates
 from shlo_jit.passes.states.scalar_conjuncts import scalar_conjuncts
 from shlo_jit.passes.states.single_updates import single_updates
+from shlo_jit.passes.states.stacked_rows import stacked_rows
 from shlo_jit.passes.states.uniform_conditions import uniform_conditions
 from shlo_jit.verify import core
 from shlo_jit.verify.core import Rule, check_level
@@ -167,6 +168,7 @@ PASSES = (
     Pass(known_comparisons),
     Pass(forwarded_reads),
     Pass(masked_updates),
+    Pass(stacked_rows),
     Pass(added_slices),
     Pass(scalar_conjuncts),
     Pass(uniform_conditions),

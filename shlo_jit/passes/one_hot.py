@@ -65,18 +65,59 @@ class OneHot(NamedTuple):
     """Dimensions besides those of the value that it is added up over, and their extents."""
 
 
-def one_hots_of(value: Value) -> list[OneHot] | None:
+def one_hots_of(value: Value, candidates: Candidates) -> list[OneHot] | None:
     """Returns the one-hot values with the same one-hot dimensions whose sum a value is; None if it is not known to be
-    one."""
-    if not value.tensor.is_fixed:
+    one. `candidates` are those of the function."""
+    if not value.tensor.is_fixed or not candidates.has(value):
         return None
-    return _Finder().terms(Place(value, tuple(range(value.tensor.rank))), DEPTH)
+    return _Finder(candidates).terms(Place(value, tuple(range(value.tensor.rank))), DEPTH)
+
+
+class Candidates:
+    """The values of a function that may be one-hot by their ops alone, however far away the comparison is. There are
+    few, and each value is looked at once, while products of products could be followed along very many paths."""
+
+    def __init__(self) -> None:
+        self.known: dict[Value, bool] = {}
+
+    def has(self, value: Value) -> bool:
+        todo = [value]
+        while todo:
+            current = todo[-1]
+            sources = _sources(current)
+            left = [v for v in sources if v not in self.known]
+            if current in self.known or not left:
+                if current not in self.known:
+                    self.known[current] = self._of(current, sources)
+                todo.pop()
+            else:
+                todo += left
+        return self.known[value]
+
+    def _of(self, value: Value, sources: list[Value]) -> bool:
+        op = value.op
+        if op is not None and op.name == "stablehlo.compare":
+            return op.attributes["comparison_direction"].value == "EQ"
+        every = all if op is not None and op.name == "stablehlo.add" else any
+        return bool(sources) and every(self.known[v] for v in sources)
+
+
+def _sources(value: Value) -> list[Value]:
+    """The operands of which a value is one-hot if one of them is, or all of them in a sum."""
+    op = value.op
+    if op is None:
+        return []
+    if op.name in ("stablehlo.multiply", "stablehlo.add", "stablehlo.dot_general"):
+        return op.operands
+    is_followed = op.name in (*MOVES, "stablehlo.convert", "stablehlo.select", "stablehlo.reduce")
+    return op.operands[:1] if is_followed else []
 
 
 class _Finder:
     """Looks at each value once: ops may share operands."""
 
-    def __init__(self) -> None:
+    def __init__(self, candidates: Candidates) -> None:
+        self.candidates = candidates
         self.known: dict[Place, list[OneHot] | None] = {}
         self.next_dim = 1 << 16
         """Number of the next dimension that is added up over."""
@@ -89,7 +130,7 @@ class _Finder:
 
     def by_op(self, place: Place, depth: int) -> list[OneHot] | None:
         op = place.value.op
-        if op is None or not depth:
+        if op is None or not depth or not self.candidates.has(place.value):
             return None
         if op.name == "stablehlo.convert":
             found = self.terms(Place(op.operands[0], place.dims), depth - 1)

@@ -15,10 +15,9 @@ from shlo_jit.schedule.groups_in_registers import schedule_groups
 from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.operand_in_panels import schedule_in_panels
 from shlo_jit.schedule.operand_in_registers import schedule_in_registers
-from shlo_jit.schedule.product_layout import Viewed, layout_of
+from shlo_jit.schedule.product_layout import Viewed, layout_of, viewed_operand
 from shlo_jit.schedule.products import schedule_dot
 from shlo_jit.schedule.register_dots import byte_dots
-from shlo_jit.schedule.space import Order, make_space
 
 
 def schedule_computed_operand(step: ComputedOperandStep, context: Context) -> KernelSchedule:
@@ -47,9 +46,7 @@ def schedule_computed_operand(step: ComputedOperandStep, context: Context) -> Ke
 
 def _viewed(step: ComputedOperandStep, context: Context) -> Viewed:
     """The operand that is read where it lies."""
-    nest, view = step.producer.nest, view_of(step.producer.nest, step.operand)
-    assert view is not None
-    return Viewed(step.operand.side, view, nest, make_space(nest, context.target, Order.ANY, given=()))
+    return viewed_operand(step.producer.nest, step.operand, context.target)
 
 
 def _is_read_in_registers(step: ComputedOperandStep, view: View, context: Context) -> bool:

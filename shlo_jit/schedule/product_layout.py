@@ -14,13 +14,15 @@ from typing import NamedTuple
 
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.nest import Nest
-from shlo_jit.fuse.operand_views import View
+from shlo_jit.fuse.operand_views import View, view_of
+from shlo_jit.fuse.plan import ComputedOperand
 from shlo_jit.ir.core import Op
 from shlo_jit.kernels.gemm.known_sizes import Layout
 from shlo_jit.kernels.gemm.precision import GemmTypes
+from shlo_jit.kernels.target import Target
 from shlo_jit.ops.runs import Roles, Run, outer_of, roles_of, run_of
 from shlo_jit.reasons import Reason
-from shlo_jit.schedule.space import Space
+from shlo_jit.schedule.space import Order, Space, make_space
 
 READ_IN_PLACE = Reason("operand-view", "its elements are a constant stride apart in another array")
 
@@ -57,6 +59,13 @@ class Viewed(NamedTuple):
         if self.side:
             return s._replace(b_rs=along, b_cs=free, b_bs=batch)
         return s._replace(a_rs=free, a_cs=along, a_bs=batch)
+
+
+def viewed_operand(nest: Nest, operand: ComputedOperand, target: Target) -> Viewed:
+    """Returns an operand that is a view, from the loop that would copy it."""
+    view = view_of(nest, operand)
+    assert view is not None
+    return Viewed(operand.side, view, nest, make_space(nest, target, Order.ANY, given=()))
 
 
 class ProductLayout(NamedTuple):

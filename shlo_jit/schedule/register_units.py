@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest
+from shlo_jit.ir.core import Value
+from shlo_jit.ir.index import variables
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.register_dots import RegisterDots
@@ -91,17 +93,23 @@ def divide(
     if split is not None:
         least = 2 * STEPS if split == blocks.loop else 1
         parts = min(tuning.COMPUTED_OPERAND_PARTS, most_parts, room, nest.extents[split] // least)
-    if split is not None and parts > 1 and _nbytes(nest) >= tuning.COMPUTED_FAR_BYTES:
+    most = max(width, tuning.COMPUTED_OPERAND_SUMS // row // width * width)
+    chunk = _evenly(extent, min(max(4 * line, -(-extent // (8 * line)) * line), most), width)
+    # Fewer units than a few threads share evenly have parts of the terms even if a cache may keep the matrix.
+    are_few = -(-extent // chunk) * EVEN < most_parts
+    if split is not None and parts > 1 and _nbytes(nest) >= tuning.COMPUTED_FAR_BYTES // (EVEN if are_few else 1):
         units = -(-most_parts // parts)
         least, most = 4 * line, max(width, tuning.COMPUTED_FAR_SUMS // row // width * width)
         return min(max(least, -(-extent // (units * line)) * line), most), parts, split
-    most = max(width, tuning.COMPUTED_OPERAND_SUMS // row // width * width)
-    return _evenly(extent, min(max(4 * line, -(-extent // (8 * line)) * line), most), width), 1, first
+    return chunk, 1, first
 
 
 def _nbytes(nest: Nest) -> int:
-    """The bytes of the arrays that a matrix is computed from."""
-    return sum(v.tensor.nbytes for v in dict.fromkeys(v for v, _ in nest.loads))
+    """The bytes that a matrix is computed from. Of a stack of matrices, one is read."""
+    read: dict[Value, int] = {}
+    for v, at in nest.loads:
+        read[v] = read.get(v, 0) + math.prod(nest.extents[x] for x in variables(at))
+    return sum(v.tensor.nbytes * min(n, v.tensor.size) // max(1, v.tensor.size) for v, n in read.items())
 
 
 def _run_bits(nest: Nest, lanes: int) -> int:

@@ -31,7 +31,7 @@ from shlo_jit.schedule.kernel import KernelSchedule
 from shlo_jit.schedule.keys_in_registers import KeysInRegisters, keys_in_registers
 from shlo_jit.schedule.moves import IllegalMove, Move
 from shlo_jit.schedule.nest import NestSchedule
-from shlo_jit.schedule.product_layout import Placed
+from shlo_jit.schedule.product_layout import READ_IN_PLACE, Placed, Viewed, viewed_operand
 from shlo_jit.schedule.products import prepacked_constant
 from shlo_jit.schedule.row_buffers import Buffers, assign_fields, make_buffers, schedule_stage
 from shlo_jit.schedule.row_division import Division, changes_bits, divide, divide_part, other_divisions, tile_rows
@@ -87,6 +87,8 @@ class RowBlocksSchedule(KernelSchedule):
     division: Division
     ranged: Ranged | None = None
     """The stages that compute a range of the keys; None if all compute all keys."""
+    viewed: dict[Value, Viewed]
+    """Right operands that are read where they lie in other arrays."""
     slices: int
     """Tasks that add up the partial sums of row parts."""
 
@@ -143,6 +145,7 @@ class RowBlocksSchedule(KernelSchedule):
             why = Reason("masked-keys", "a mask leaves no others to the rows of a block")
             stages = ", ".join(filter(None, what))
             notes.append(Note("keys", f"a range in steps of {self.ranged.step} for {stages}", why))
+        notes += [Note("operand", "read where it lies", READ_IN_PLACE) for _ in self.viewed]
         return [*notes, *self.stage_notes]
 
     def _nest_notes(self, stage: RowNest) -> list[Note]:
@@ -214,6 +217,7 @@ def _schedule(step: RowBlocksStep, context: Context, most: int | None = None) ->
         fields=fields,
         division=division,
         ranged=ranged,
+        viewed={v: viewed_operand(nest, operand, target) for v, (nest, operand) in step.moved.items()},
         slices=tuning.ATTENTION_LEAST_TASKS,
         scratch=Scratch(partial, (*panels, *rows, Field("work", work))),
         routines=tuple(dict.fromkeys(_routine(s, target) for s in made if s.keys is None)),

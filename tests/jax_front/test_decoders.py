@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("rich")
-from benchmarks.decoders import ARCHITECTURES, KINDS, Program, Sizes, decoder
+from benchmarks.decoders import ARCHITECTURES, KINDS, VARIED, Program, Sizes, decoder
 
 TOLERANCE = {"f32": 2e-4, "bf16": 2e-2, "int8": 2e-4, "int4": 2e-4}
 """bf16 rounds activations before each product: sums in another order may round to another number, a 256th apart. Twice
@@ -37,6 +37,15 @@ def test_tokens_one_by_one(name: str, kind: str) -> None:
 @pytest.mark.parametrize("name", ARCHITECTURES)
 def test_prompts_by_chunks(name: str, kind: str) -> None:
     compare(Program(decoder(name, Sizes(), kind), 11), (11, 11), TOLERANCE[kind])
+
+
+@pytest.mark.parametrize("kind", ["bf16", "int4"])
+@pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name not in VARIED])
+def test_a_scan_over_layers(name: str, kind: str) -> None:
+    """Slots for caches whose rows are updated in place."""
+    made = decoder(name, Sizes(slots=128), kind, scans=True)
+    compare(Program(made, 1), (1,) * 4, TOLERANCE[kind])
+    compare(Program(made, 1, 3), (1,) * 4, TOLERANCE[kind])
 
 
 @pytest.mark.parametrize("is_constant", [False, True], ids=["arguments", "constants"])

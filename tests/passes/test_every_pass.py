@@ -454,6 +454,20 @@ CASES = {
         "constant iota reshape compare constant dynamic_update_slice select",
         "constant iota reshape compare constant dynamic_slice select dynamic_update_slice",
     ),
+    "stacked_rows": Case(
+        main("""%i = stablehlo.constant dense<1> : tensor<i32>
+          %j = stablehlo.constant dense<2> : tensor<i32>
+          %x2 = stablehlo.broadcast_in_dim %x, dims = [0] : (tensor<4xf32>) -> tensor<4x1024xf32>
+          %0 = stablehlo.dynamic_slice %x2, %i, %j, sizes = [1, 1024] : (tensor<4x1024xf32>, tensor<i32>, tensor<i32>) -> tensor<1x1024xf32>
+          %y = stablehlo.constant dense<3.0> : tensor<1x2xf32>
+          %1 = stablehlo.dynamic_update_slice %0, %y, %i, %j : (tensor<1x1024xf32>, tensor<1x2xf32>, tensor<i32>, tensor<i32>) -> tensor<1x1024xf32>
+          %2 = stablehlo.dynamic_update_slice %x2, %1, %i, %j : (tensor<4x1024xf32>, tensor<1x1024xf32>, tensor<i32>, tensor<i32>) -> tensor<4x1024xf32>
+          %3 = stablehlo.slice %2 [1:2, 0:4] : (tensor<4x1024xf32>) -> tensor<1x4xf32>
+          %4 = stablehlo.reshape %3 : (tensor<1x4xf32>) -> tensor<4xf32>
+          return %4 : tensor<4xf32>"""),
+        "constant constant broadcast_in_dim dynamic_slice constant dynamic_update_slice dynamic_update_slice slice reshape",
+        "constant constant broadcast_in_dim constant dynamic_update_slice slice reshape",
+    ),
     "added_slices": Case(
         main("""%i = stablehlo.constant dense<1> : tensor<i32>
           %z = stablehlo.constant dense<0.0> : tensor<4xf32>

@@ -82,9 +82,11 @@ NO_THRESHOLDS = {
     # limits of the hardware, and of the generated code
     "fuse/state_reads.py": {"VISITS"},
     "passes/canonical/byte_operands.py": {"LARGEST_ZERO"},
+    "passes/states/counted_loops.py": {"ELEMENTS", "OPS_RUN"},
     "passes/states/known_ranges.py": {"ELEMENTS"},
     "passes/states/known_signs.py": {"ELEMENTS", "ROUNDS"},
     "passes/states/masked_updates.py": {"OUTSIDE", "SWEEPS"},
+    "passes/states/stacked_rows.py": {"DEPTH"},
     "passes/expand/expand.py": {"ROUNDS"},
     "passes/refine/origins.py": {"SHOWN"},
     "passes/require_addressable.py": {"ADDRESS_BITS"},

@@ -17,6 +17,7 @@ from shlo_jit.lower.kernels.epilogue import NULL
 from shlo_jit.lower.kernels.key_range import Keys, keys_of_rows
 from shlo_jit.lower.kernels.keys_in_registers import write_keys
 from shlo_jit.lower.kernels.partial_sums import add_up
+from shlo_jit.lower.kernels.viewed import operand_address
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.lower.scratch import Fields, worker_fields
 from shlo_jit.lower.services import Services
@@ -33,7 +34,8 @@ def lower(low: Services, step: RowBlocksStep, schedule: RowBlocksSchedule) -> No
     nests, values, arrays = write_stages(low, s)
     hint = f"{step.title}_{next((n.hint for n in step.nests if n.nest.reduce_vars), 'products')}"
     name = low.new_name(hint)
-    pointers = [low.scratch(step), *arrays, *map(low.pointer, values)]
+    found = [operand_address(low, s.viewed.get(v), 1, v) for v in values]
+    pointers = [low.scratch(step), *arrays, *found]
     b = low.task(name, len(pointers))
     _Task(b, s, nests, values, len(arrays)).write()
     if s.division.finer is None:

@@ -33,6 +33,7 @@ from shlo_jit.passes.masked_weights import LOW, MOVES, SCORES, VERY_LOW, Mask, M
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 PRODUCT = "stablehlo.dot_general"
+SLICES = ("stablehlo.slice", "stablehlo.dynamic_slice")
 UPDATES = ("stablehlo.dynamic_update_slice", "stablehlo.scatter")
 
 
@@ -181,12 +182,21 @@ def _reads_cache(op: Op, r: Roles, found: MaskedWeights) -> bool:
 
 
 def _is_in_memory(value: Value) -> bool:
-    """Whether a value is an argument, a state, or one that an update has changed in part."""
-    while value.op is not None and value.op.name in ("stablehlo.reshape", *UPDATES):
+    """Whether a value is an argument, a state, one that an update has changed in part, or a row in a stack of these."""
+    while value.op is not None and value.op.name in ("stablehlo.reshape", *SLICES, *UPDATES):
         if value.op.name in UPDATES:
             return True
+        if value.op.name in SLICES and not _is_contiguous(value.op):
+            return False
         value = value.op.operands[0]
     return value.op is None or value.op.name in ("stablehlo.while", "stablehlo.case", "stablehlo.if")
+
+
+def _is_contiguous(slice: Op) -> bool:
+    """Whether the elements of a slice are adjacent in its operand."""
+    sizes, shape = mk.shape_of(slice.result), mk.shape_of(slice.operands[0])
+    cut = [d for d, (size, n) in enumerate(zip(sizes, shape, strict=True)) if size != n]
+    return not cut or all(size == 1 for size in sizes[: cut[-1]])
 
 
 def _are_finite(rw: Rewriter, values: Value, r: Roles) -> Value:

@@ -28,7 +28,7 @@ from shlo_jit.passes.context import Context
 from shlo_jit.passes.finite_sources import are_zeros, is_bounded
 from shlo_jit.passes.intervals import DEPTH, picked
 from shlo_jit.passes.masked_weights import is_truth
-from shlo_jit.passes.one_hot import Index, OneHot, one_hots_of
+from shlo_jit.passes.one_hot import Candidates, Index, OneHot, one_hots_of
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 from shlo_jit.passes.rows import add_rows, gather_rows
 from shlo_jit.passes.simplify import eliminate
@@ -89,7 +89,9 @@ class Selection(NamedTuple):
 
 def one_hot_products(function: Op, context: Context) -> Op:
     """The function with products of one-hot matrices replaced by gathers and scatters of rows."""
-    found = {op: s for op in walk(function.block()) if op.name == "stablehlo.dot_general" and (s := _selection(op))}
+    products = [op for op in walk(function.block()) if op.name == "stablehlo.dot_general"]
+    candidates = Candidates()
+    found = {op: s for op in products if (s := _selection(op, candidates))}
     if not found:
         return function
     uses = Uses(function.block())
@@ -110,7 +112,7 @@ def _is_alternative(op: Op, uses: Uses) -> bool:
     return any(o.name in ("stablehlo.gather", "stablehlo.scatter") for o in parent.block(0).ops)
 
 
-def _selection(op: Op) -> Selection | None:
+def _selection(op: Op, candidates: Candidates) -> Selection | None:
     """Returns the selection that a product is, if it pays to read rows in place of multiplying."""
     if not all(v.tensor.is_fixed for v in (*op.operands, op.result)):
         return None
@@ -118,7 +120,7 @@ def _selection(op: Op) -> Selection | None:
     swapped = Roles(r.rhs_batch, r.lhs_batch, r.rhs_contracting, r.lhs_contracting, r.rhs_free, r.lhs_free)
     for is_left, roles in ((True, r), (False, swapped)):
         value, other = op.operands if is_left else op.operands[::-1]
-        found = one_hots_of(value)
+        found = one_hots_of(value, candidates)
         s = None if not found else _by_roles(op, found, roles, value, other, is_left)
         if s is not None and _pays(s):
             return s

@@ -10,15 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from shlo_jit.ir.core import Op, Value, walk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
-from shlo_jit.passes.states.updates import UPDATE, splat_of
-
-SLICE = "stablehlo.dynamic_slice"
-SAME_ELEMENT = ("stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.slice")
+from shlo_jit.passes.states.updates import SLICE, UPDATE, same_start
 
 
 def forwarded_reads(function: Op, _: Context) -> Op:
@@ -44,20 +39,5 @@ def _reads_written(op: Op) -> bool:
     if update is None or update.name != UPDATE or op.result.type != update.operands[1].type:
         return False
     # The same start is clamped to the same start, since the sizes are equal.
-    return all(_is_same(a, b) for a, b in zip(op.operands[1:], update.operands[2:], strict=True))
+    return all(same_start(a, b) for a, b in zip(op.operands[1:], update.operands[2:], strict=True))
 
-
-def _is_same(a: Value, b: Value) -> bool:
-    """Whether two starts are known to be equal."""
-    a, b = _element(a), _element(b)
-    if a is b:
-        return True
-    known = splat_of(a), splat_of(b)
-    return None not in known and bool(np.asarray(known[0]) == np.asarray(known[1]))
-
-
-def _element(value: Value) -> Value:
-    """Returns the value that a tensor of one element is reshaped from."""
-    while (op := value.op) is not None and op.name in SAME_ELEMENT and op.operands[0].tensor.size == 1:
-        value = op.operands[0]
-    return value

@@ -18,6 +18,9 @@ SAME = ("stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.slice", "s
         "stablehlo.transpose", "stablehlo.reverse", "stablehlo.gather")  # fmt: skip
 """Ops whose elements are elements of the first operand."""
 
+_SIGNS = {"LT": 1, "LE": 1, "GT": -1, "GE": -1}
+"""Comparisons of a counter with a limit: with 1, it is below the limit."""
+
 
 class Ranges:
     """The ranges of the elements of integer tensors of a function."""
@@ -47,15 +50,21 @@ class Ranges:
 
     # ------------------------------------------------------------------ loops
     def _loop(self, op: Op) -> None:
-        """Records the ranges of counters in the body of a loop that runs while one of them is less than a limit."""
+        """Records the ranges of counters in the body of a loop that runs while one of them is less, or greater, than a
+        limit."""
         body = op.block(1)
         steps = {i: step for i in range(len(op.operands)) if (step := _step(body, i)) is not None}
-        for i, limit in self._limits_of(op):
-            first, limits, step = self.of(op.operands[i]), _limits(op.operands[i]), steps.get(i, 0)
-            if first is None or limits is None or step <= 0 or limit - 1 + step > limits[1]:
-                continue  # unknown, or it may wrap around
-            iterations = max(0, -(-(limit - first[0]) // step))
-            self._note(body.arguments[i], (first[0], max(first[0], limit - 1)))
+        for i, limit, sign in self._limits_of(op):
+            first, limits, step = self.of(op.operands[i]), _limits(op.operands[i]), sign * steps.get(i, 0)
+            if first is None or limits is None or step <= 0:
+                continue
+            # Of a counter that decreases, the numbers are considered with the other sign.
+            low, most = (first[0], limits[1]) if sign > 0 else (-first[1], -limits[0])
+            if limit - 1 + step > most:
+                continue  # it may wrap around
+            iterations = max(0, -(-(limit - low) // step))
+            last = max(low, limit - 1)
+            self._note(body.arguments[i], (low, last) if sign > 0 else (-last, -low))
             for k, by in steps.items():
                 begin = self.of(op.operands[k])
                 if begin is None or body.arguments[k] in self.known:
@@ -64,9 +73,9 @@ class Ranges:
                 self._note(body.arguments[k], (begin[0] + min(0, end), begin[1] + max(0, end)))
             return
 
-    def _limits_of(self, op: Op) -> list[tuple[int, int]]:
+    def _limits_of(self, op: Op) -> list[tuple[int, int, int]]:
         """Returns states that are less than a limit whenever the body runs, and the limit, if it is known, or the
-        greatest number of the type."""
+        greatest number of the type. The last number is 1; it is -1 if the state and the limit are to be negated."""
         condition, found = op.block(0), []
         todo = [condition.terminator.operands[0]]
         self._block(condition)
@@ -76,13 +85,15 @@ class Ranges:
                 continue
             if test.name == "stablehlo.and":
                 todo += test.operands
-            elif test.name == "stablehlo.compare" and _direction(test) in ("LT", "LE"):
-                counter, limit = test.operands
+            elif test.name == "stablehlo.compare" and _direction(test) in _SIGNS:
+                (counter, limit), direction = test.operands, _direction(test)
                 limits = _limits(counter)
                 if counter not in condition.arguments or limits is None:
                     continue
-                most = (self.of(limit) or limits)[1] + (_direction(test) == "LE")
-                found.append((condition.arguments.index(counter), most))
+                low, high = self.of(limit) or limits
+                sign = _SIGNS[direction]
+                most = (high if sign > 0 else -low) + (direction[1] == "E")
+                found.append((condition.arguments.index(counter), most, sign))
         return found
 
     # ------------------------------------------------------------------ ops
@@ -156,13 +167,16 @@ def _limits(value: Value) -> Range | None:
 def _step(body: Block, i: int) -> int | None:
     """Returns the constant that each iteration adds to a state."""
     argument, op = body.arguments[i], body.terminator.operands[i].op
-    if op is None or op.name != "stablehlo.add" or argument not in op.operands or argument.tensor.rank:
+    if op is None or argument not in op.operands or argument.tensor.rank or _limits(argument) is None:
         return None
     others = [v for v in op.operands if v is not argument]
     made = others[0].op if len(others) == 1 else None
-    if made is None or made.name != "stablehlo.constant" or _limits(argument) is None:
+    if made is None or made.name != "stablehlo.constant":
         return None
-    return int(made.constant.array.reshape(-1)[0])
+    number = int(made.constant.array.reshape(-1)[0])
+    if op.name == "stablehlo.add":
+        return number
+    return -number if op.name == "stablehlo.subtract" and op.operands[0] is argument else None
 
 
 def _of_constant(op: Op) -> Range | None:

@@ -1,10 +1,12 @@
 """Rewrite scatters of one window at a place known at run time as updates of a slice: `x.at[i].set(u)` with a scalar i.
 
 Needs: static shapes; bodies on scalars. Guarantees: nothing. The resulting ops are fused into loops, with their indices
-and elements in registers. A window that a scatter skips, because it is outside, keeps its elements.
+and elements in registers. A window that a scatter skips, because it is outside, keeps its elements. Gathers of one
+small window become slices, so that a row is read the way it is written.
 
     scatter(x, [i], u, body = add)   ->   old = dynamic_slice(x, i)
                                           dynamic_update_slice(x, select(0 <= i < n, old + u, old), i)
+    gather(x, [i])                   ->   dynamic_slice(x, i)
 """
 
 from __future__ import annotations
@@ -20,17 +22,22 @@ from shlo_jit.passes import build as mk
 from shlo_jit.passes.canonical.window_scatters import body_of, window_of
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
-from shlo_jit.passes.states.updates import SCATTER, UPDATE, is_partial
+from shlo_jit.passes.states.updates import SCATTER, UPDATE, is_partial, is_small_part
+from shlo_jit.sizes import Size
+
+GATHER = "stablehlo.gather"
 
 
 def single_updates(function: Op, _: Context) -> Op:
-    """The function with such scatters rewritten as updates of slices."""
-    if not any(op.name == SCATTER for op in walk(function.block())):
+    """The function with such scatters and gathers rewritten."""
+    if not any(op.name in (SCATTER, GATHER) for op in walk(function.block())):
         return function
     return rewrite(function, _visit)
 
 
 def _visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    if op.name == GATHER:
+        return _read(rw, op, operands)
     if op.name != SCATTER or not is_partial(op) or not _has_one_window(op):
         return None
     body = body_of(op)
@@ -40,8 +47,7 @@ def _visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | Non
     window = mk.reshape(rw, update, window_of(op))
     named = dims_of(op.attributes["scatter_dimension_numbers"], "scatter_dims_to_operand_dims")
     parts = dict(zip(named, _components(rw, indices), strict=True))
-    zero = mk.constant(rw, tensor((), indices.tensor.dtype), 0)
-    starts = [parts.get(d, zero) for d in range(x.tensor.rank)]
+    starts = _starts(rw, x, indices, parts)
     inside = _inside(rw, parts, mk.shape_of(x))
     old = mk.window(rw, x, starts, mk.shape_of(window))
     if body.results:
@@ -51,6 +57,26 @@ def _visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | Non
     if inside is not None:
         window = rw.emit1("stablehlo.select", [inside, window, old], window.type)
     return [rw.emit1(UPDATE, [x, window, *starts], x.type)]
+
+
+def _read(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
+    """Returns the window that a gather with one index vector reads. A window that is outside is moved inside, as that
+    of a dynamic_slice."""
+    x, indices = operands
+    numbers = op.attributes["dimension_numbers"]
+    named = dims_of(numbers, "start_index_map")
+    if not named or dims_of(numbers, "operand_batching_dims") or not is_small_part(op.result, op.operands[0]):
+        return None
+    if any(isinstance(n, Size) for n in indices.tensor.extents) or indices.tensor.size != len(named):
+        return None
+    starts = _starts(rw, x, indices, dict(zip(named, _components(rw, indices), strict=True)))
+    return [mk.reshape(rw, mk.window(rw, x, starts, op.ints("slice_sizes")), mk.shape_of(op.result))]
+
+
+def _starts(rw: Rewriter, x: Value, indices: Value, parts: dict[int, Value]) -> list[Value]:
+    """The first index of a window along each dimension."""
+    zero = mk.constant(rw, tensor((), indices.tensor.dtype), 0)
+    return [parts.get(d, zero) for d in range(x.tensor.rank)]
 
 
 def _has_one_window(op: Op) -> bool:

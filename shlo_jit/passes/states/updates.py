@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from shlo_jit import tuning
 from shlo_jit.ir.core import Block, Op, Value
 from shlo_jit.ops import OPS, is_elementwise
@@ -11,6 +13,8 @@ from shlo_jit.ops.effects import acting
 from shlo_jit.sizes import Size
 
 UPDATE, SCATTER, SELECT = "stablehlo.dynamic_update_slice", "stablehlo.scatter", "stablehlo.select"
+SLICE = "stablehlo.dynamic_slice"
+SAME_ELEMENT = ("stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.slice")
 MAPS = ("stablehlo.constant", "stablehlo.iota", "stablehlo.broadcast_in_dim", "stablehlo.return")
 
 
@@ -56,6 +60,25 @@ def splat_of(value: Value) -> object | None:
     return op.constant.array.reshape(-1)[0]
 
 
+def constant_of(value: Value) -> int | None:
+    """Returns the number that a start is known to be."""
+    known = splat_of(_element(value))
+    return None if known is None else int(np.asarray(known))
+
+
+def same_start(a: Value, b: Value) -> bool:
+    """Whether two starts are known to be equal."""
+    known = constant_of(a)
+    return _element(a) is _element(b) or (known is not None and known == constant_of(b))
+
+
+def _element(value: Value) -> Value:
+    """Returns the value that a tensor of one element is reshaped from."""
+    while (op := value.op) is not None and op.name in SAME_ELEMENT and op.operands[0].tensor.size == 1:
+        value = op.operands[0]
+    return value
+
+
 class Uses:
     """Readers of the values of a function."""
 
@@ -85,6 +108,14 @@ class Uses:
         while self.place[op][0] is not block:
             op = self.parents[self.place[op][0]]
         return op
+
+    def is_within(self, op: Op, outer: Op) -> bool:
+        """Whether an op is in a region of another one."""
+        while (parent := self.parents.get(self.place[op][0])) is not None:
+            if parent is outer:
+                return True
+            op = parent
+        return False
 
     def only(self, value: Value, reader: Op) -> bool:
         """Whether an op is the only reader of a value."""

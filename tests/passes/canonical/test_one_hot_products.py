@@ -13,6 +13,7 @@ from alone import canonical
 
 import shlo_jit
 from shlo_jit.ir.core import walk
+from shlo_jit.passes import one_hot
 from shlo_jit.reference.interpreter import evaluate
 
 jax = pytest.importorskip("jax")
@@ -213,3 +214,25 @@ def test_others_stay(f: Callable[..., Any]) -> None:
     given = jax.ShapeDtypeStruct((T,), np.int32), jax.ShapeDtypeStruct((K, N), np.float32)
     names = names_of(jax.jit(f, keep_unused=True).lower(*given).as_text())
     assert "dot_general" in names and not {"gather", "scatter", "if"} & {*names}
+
+
+def test_products_of_products_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each product would otherwise be followed along all paths through the ones before it."""
+
+    def layers(x: Any, w: Any, e: Any) -> Any:
+        for _ in range(12):
+            x = x * jax.nn.sigmoid(x @ w) @ w
+        return x + jax.nn.one_hot(e, K) @ w
+
+    looked = 0
+
+    def by_op(self: Any, place: Any, depth: int) -> Any:
+        nonlocal looked
+        looked += 1
+        return found(self, place, depth)
+
+    found = one_hot._Finder.by_op
+    monkeypatch.setattr(one_hot._Finder, "by_op", by_op)
+    x, w, e = np.zeros((T, K), np.float32), np.zeros((K, K), np.float32), np.zeros(T, np.int32)
+    function = canonical(jax.jit(layers).lower(x, w, e).as_text())
+    assert "stablehlo.gather" in {op.name for op in walk(function.block())} and 0 < looked < 20

@@ -32,7 +32,7 @@ def test_a_counter(direction: str, x: str, number: int, known: bool) -> None:
     assert (names(function)["compare"] < 2) is known
 
 
-def loop(first: int, limit: str, step: int, t: str = "i8") -> str:
+def loop(first: int, limit: str, step: int, t: str = "i8", direction: str = "LT") -> str:
     """A loop over a counter of few bits and one that follows it; counts how often the second is negative."""
     return f"""func.func @main(%limit: tensor<{t}>, %go: tensor<i1>) -> (tensor<{t}>, tensor<i32>) {{
   %first = stablehlo.constant dense<{first}> : tensor<{t}>
@@ -40,7 +40,7 @@ def loop(first: int, limit: str, step: int, t: str = "i8") -> str:
   %r:3 = stablehlo.while(%i = %first, %k = %first, %n = %count) : tensor<{t}>, tensor<{t}>, tensor<i32> cond {{
     %last = stablehlo.constant dense<{limit.removeprefix("%limit") or 0}> : tensor<{t}>
     %most = stablehlo.constant dense<900> : tensor<i32>
-    %p = stablehlo.compare LT, %i, {"%limit" if limit == "%limit" else "%last"} : (tensor<{t}>, tensor<{t}>) -> tensor<i1>
+    %p = stablehlo.compare {direction}, %i, {"%limit" if limit == "%limit" else "%last"} : (tensor<{t}>, tensor<{t}>) -> tensor<i1>
     %few = stablehlo.compare LT, %n, %most : (tensor<i32>, tensor<i32>) -> tensor<i1>
     %q = stablehlo.and %p, %few : tensor<i1>
     stablehlo.return %q : tensor<i1>
@@ -66,6 +66,21 @@ def loop(first: int, limit: str, step: int, t: str = "i8") -> str:
 ])  # fmt: skip
 def test_counters_that_may_wrap_around(first: int, limit: str, step: int, folded: bool) -> None:
     text = loop(first, limit, step)
+    function = after(text, known_comparisons)
+    assert (names(function)["compare"] == 2) is folded
+    for number in (-128, 0, 5, 126, 127):
+        given = np.array(number, np.int8), np.array(True)
+        want = evaluate(shlo_jit.parse(text), *given)
+        assert [np.asarray(x).tobytes() for x in evaluate(function, *given)] == [np.asarray(x).tobytes() for x in want]
+
+
+@pytest.mark.parametrize("direction,first,limit,step,folded", [
+    ("GE", 100, "0", -1, True), ("GE", 100, "0", -7, True), ("GE", 100, "-1", -1, False), ("GT", 100, "-1", -1, True),
+    ("GT", 100, "%limit", -1, False), ("GE", -3, "-128", -1, False), ("GE", -3, "-120", -10, False),
+    ("GE", -3, "-118", -10, True), ("GT", -3, "-128", -1, True), ("LT", 100, "0", -1, False), ("GE", 0, "0", 1, False),
+])  # fmt: skip
+def test_counters_that_decrease(direction: str, first: int, limit: str, step: int, folded: bool) -> None:
+    text = loop(first, limit, step, direction=direction)
     function = after(text, known_comparisons)
     assert (names(function)["compare"] == 2) is folded
     for number in (-128, 0, 5, 126, 127):
