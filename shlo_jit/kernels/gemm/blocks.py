@@ -11,8 +11,9 @@ its rows in stripes of `mr`, each by the task's columns of B. Each operand is re
 Shared packing is for large products. A stripe of A that every task packs again is loaded from far away each time; with
 four chunks of columns that was 10 % of a 2048 x 2048 x 2048 product.
 
-k is cut into equal blocks of at most `kc` (`prepacked_kc`). An element is the serial sum over each block, with one
-rounding per multiply-add, added to the previous blocks in order: the same bits for any number of threads.
+k is cut into equal blocks of at most `kc` (`prepacked_kc`), and these by the tiles into chains of at most
+`GEMM_SUM_TERMS` steps (`terms.py`). An element is the serial sum of each chain, with one rounding per multiply-add, added
+to those before it in order: the same bits for any number of threads.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from shlo_jit.kernels.attributes import attributes
 from shlo_jit.kernels.builder import Builder, Carry, ModuleText
 from shlo_jit.kernels.gemm.dot_instructions import dot_bytes, multiply_bytes, multiply_pairs
 from shlo_jit.kernels.gemm.precision import GemmPlan
+from shlo_jit.kernels.gemm.terms import Window, all_terms, blocks_of_terms
 from shlo_jit.kernels.llvm_values import V, const, i64, is_float, lanes, vector
 from shlo_jit.kernels.routine import FINAL
 from shlo_jit.kernels.target import Target
@@ -292,13 +293,20 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
             new += [multiply_add(b, plan, target, x, ys[v], acc[r * nv + v]) for v in range(nv)]
         carry.next(*new, *(b.offset(p, a_cs) for p in at), b.offset(row_b, b_rs), b.offset(soon, later_step))
 
-    with b.loop_carry(0, runs, [*sums, a, bp, later], hint="run") as run:
-        *acc, first, row_b, soon = run.values
-        with b.loop_carry(0, k, [*acc, *row_pointers(b, first, a_rs, rows), row_b, soon]) as carry:
+    def part(sums: Sequence[V], first: V, count: V, row_b: V, soon: V) -> list[V]:
+        """Emits `count` steps. Returns the sums, the row of B after them, and `soon`."""
+        with b.loop_carry(0, count, [*sums, *row_pointers(b, first, a_rs, rows), row_b, soon]) as carry:
             step(carry)
-        row_b, soon = carry.values[-2:]
-        run.next(*carry.values[:total], b.offset(first, run_stride), b.offset(row_b, skipped), soon)
-    tile.store_rows(ends, c_rs, (start, start_rs), [run.values[r * nv : (r + 1) * nv] for r in range(rows)])
+        return [*carry.values[:total], *carry.values[-2:]]
+
+    def store(sums: Sequence[V], start: tuple[V, V]) -> None:
+        tile.store_rows(ends, c_rs, start, [sums[r * nv : (r + 1) * nv] for r in range(rows)])
+
+    window = Window(a, a_cs, bp, later, k, runs, run_stride, skipped)
+    if plan.sums_in_blocks:
+        blocks_of_terms(b, window, sums, part, store, (start, start_rs), (c, c_rs))
+    else:
+        store(all_terms(b, window, sums, part), (start, start_rs))
     b.ret()
     return name
 
