@@ -566,8 +566,8 @@ GEMM_PANEL_PREFETCH = 32
 """Prefetch distance of rows of B, in steps of k, for the tallest tiles: panels come from the second-level cache, and
 prepacked panels from memory. `benchmarks.weights`."""
 GEMM_SUM_TERMS = 128
-"""Maximum steps of k in one chain of additions of floats; a tile adds longer sums to C in blocks. Shorter chains round
-less, but C is read and written once a block. Chosen."""
+"""Steps of k in one chain of additions of floats, a power of two; a tile adds longer sums to C in blocks. Shorter
+chains round less, but C is read and written once a block. Chosen."""
 EPILOGUE_BYTES = 12 << 10
 """Minimum bytes of a product's results per call of its epilogue, unless a task has fewer. Chosen."""
 GEMM_AMX_PREFETCH = 2

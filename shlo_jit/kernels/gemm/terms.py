@@ -21,6 +21,7 @@ class Window(NamedTuple):
     runs: V
     run_stride: V
     skipped: V
+    before: V
 
 
 def all_terms(b: Builder, w: Window, sums: list[V], part: Callable[..., list[V]]) -> list[V]:
@@ -41,20 +42,18 @@ def blocks_of_terms(
     start: tuple[V, V],
     c: tuple[V, V],
 ) -> None:
-    """Emits sums over blocks of at most `GEMM_SUM_TERMS` steps, each of which is added to C: the error of a sum in one
-    chain grows with the square root of its length. A block is some whole runs, or a part of a long one."""
-    most = i64(tuning.GEMM_SUM_TERMS)
-
-    def next_part(runs: V, done: V) -> V:
-        return b.select(b.icmp("sgt", runs, 0), b.min_(b.sub(w.k, done), most), i64(0))
-
-    with b.repeat([w.runs, i64(0), w.a, w.a, w.b, w.later, *start], "block") as block:
+    """Emits sums over blocks of `GEMM_SUM_TERMS` steps, each of which is added to C: the error of a sum in one chain
+    grows with the square root of its length. Blocks end at multiples of their length in k, whatever the runs are, so
+    pixels that are read in place and those that are gathered have the same bits."""
+    most, below = i64(tuning.GEMM_SUM_TERMS), i64(tuning.GEMM_SUM_TERMS - 1)
+    with b.repeat([w.runs, i64(0), w.a, w.a, w.b, w.later, w.before, *start], "block") as block:
         *place, c_before, stride_before = block.values
-        with b.repeat([*place, i64(0), *zeros], "run") as run:
-            left, done, run_start, first, row_b, soon, terms, *sums = run.values
-            count = next_part(left, done)
+        with b.repeat([*place, *zeros], "run") as run:
+            left, done, run_start, first, row_b, soon, at, *sums = run.values
+            room = b.sub(most, b.and_(at, below))
+            count = b.select(b.icmp("sgt", left, 0), b.min_(b.sub(w.k, done), room), i64(0))
             *sums, row_b, soon = part(sums, first, count, row_b, soon)
-            done, terms = b.add(done, count), b.add(terms, count)
+            done, at = b.add(done, count), b.add(at, count)
             ended = b.icmp("sge", done, w.k)
             following = b.offset(run_start, w.run_stride)
             left = b.select(ended, b.sub(left, 1), left)
@@ -62,9 +61,8 @@ def blocks_of_terms(
             run_start = b.select(ended, following, run_start)
             row_b = b.offset(row_b, b.select(ended, w.skipped, i64(0)))
             done = b.select(ended, i64(0), done)
-            run.next(left, done, run_start, first, row_b, soon, terms, *sums)
-            fits = b.icmp("sle", b.add(terms, next_part(left, done)), most)
-            run.again = b.and_(b.icmp("sgt", left, 0), fits)
+            run.next(left, done, run_start, first, row_b, soon, at, *sums)
+            run.again = b.and_(b.icmp("sgt", left, 0), b.icmp("ne", b.and_(at, below), 0))
         store(run.values[7:], (c_before, stride_before))
-        block.next(*run.values[:6], *c)
+        block.next(*run.values[:7], *c)
         block.again = b.icmp("sgt", run.values[0], 0)
