@@ -114,13 +114,29 @@ def stored_graphs(options: Mapping[str, Any]) -> Iterator[Callable[[Compiler], C
 def _without_devices_of_inductor() -> Iterator[None]:
     """Keys of graphs without what Inductor generates code with. PyTorch imports its generators for all devices to ask
     them for passes of theirs, and reads the files of Triton, which takes longer than the rest of the key."""
-    unused = {"custom_backend_passes": {}, "custom_backend_codegen_configs": {}, "init_backend_registration": dict}
+    unused = [
+        (inductor_cache, "custom_backend_passes", {}),
+        (inductor_cache, "custom_backend_codegen_configs", {}),
+        (inductor_cache, "init_backend_registration", dict),
+        (inductor_config, "_cache_config_serializer", None),
+    ]
     with contextlib.ExitStack() as stack:
-        for name, value in unused.items():
-            if hasattr(inductor_cache, name):
-                stack.enter_context(mock.patch.object(inductor_cache, name, value))
         stack.enter_context(mock.patch.object(inductor_cache.CacheBase, "get_system", staticmethod(dict)))
+        for module, name, value in unused:
+            if name in vars(module):  # versions of PyTorch differ
+                stack.enter_context(_replaced(vars(module), name, value))
         yield
+
+
+@contextlib.contextmanager
+def _replaced(names: dict[str, Any], name: str, value: Any) -> Iterator[None]:
+    """Replaces a name of a module, also of one that accepts settings only."""
+    before = names[name]
+    names[name] = value
+    try:
+        yield
+    finally:
+        names[name] = before
 
 
 def _prepared(compiler: Compiler) -> Compiler:
