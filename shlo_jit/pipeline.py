@@ -307,6 +307,7 @@ def plan(
             rounded=options.round_activations,
             assume_finite=options.assume_finite,
             reproducible=options.reproducible,
+            caches=options.target.caches,
         )
     pause()
     if options.reproducible:

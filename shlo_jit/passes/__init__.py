@@ -27,6 +27,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from shlo_jit import environment
+from shlo_jit.caches import PLAIN, Caches
 from shlo_jit.errors import InternalError, StableHLOError
 from shlo_jit.forking import pause
 from shlo_jit.ir.core import Module, Op
@@ -219,6 +220,7 @@ def core_functions(
     rounded: str | None = None,
     assume_finite: bool = False,
     reproducible: bool = False,
+    caches: Caches = PLAIN,
 ) -> list[Op]:
     """Returns a verified module's functions in canonical form: callees first, the entry function last. Functions that
     are inlined everywhere are left out.
@@ -228,7 +230,7 @@ def core_functions(
     as_written = {f.attributes["sym_name"]: f for f in module.functions()} if may_contradict(module) else {}
     context = Context(module, is_registered, None, num_replicas, num_partitions, channels, same_program, code)
     context = context._replace(fold_scales=fold_scales, round_activations=rounded, assume_finite=assume_finite)
-    context = context._replace(reproducible=reproducible)
+    context = context._replace(reproducible=reproducible, caches=caches)
     return [
         core
         for function in inline(module, entry, is_registered)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
+from shlo_jit.caches import PLAIN, Caches
 from shlo_jit.ir.core import Module, Op, Value
 from shlo_jit.passes.rewriter import Rewriter
 
@@ -66,5 +67,7 @@ class Context(NamedTuple):
     """Whether numbers that a mask leaves out may be taken as finite (`canonical/masked_products.py`)."""
     reproducible: bool = False
     """Whether the sums of a product must not depend on the number of rows or on the target (docs/accuracy.md)."""
+    caches: Caches = PLAIN
+    """The caches of the target, for what pays only if they hold it."""
     functions: Outlined | None = None
     """Functions that passes have outlined from regions (`regions/outline.py`); None if a pass runs standalone."""

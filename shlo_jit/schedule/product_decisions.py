@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, NoReturn
 
+from shlo_jit import tuning
 from shlo_jit.kernels.gemm import given as routine
 from shlo_jit.kernels.gemm.known_sizes import (
     Layout,
@@ -351,8 +352,11 @@ def order_of_sums(p: Product, d: Decisions) -> tuple[str | int, ...]:
         return ()
     if d.leaf is GemmStrategy.VECTORS and p.has_sizes and p.plan.kind == "plain":
         found = vectors_of(p.plan, *p.extents[1:], p.strides)
-        # Sums that accumulate together take the terms in order, as tiles do in one pass.
-        return ("passes", p.extents[3]) if found is not None and found[1] else ("lanes",)
+        if found is None or not found[1]:
+            return ("lanes",)
+        # Sums that accumulate together take the terms in one chain, as tiles do with few of them in one pass.
+        is_chain = not p.plan.sums_in_blocks or p.extents[3] <= tuning.GEMM_SUM_TERMS
+        return ("passes", p.extents[3]) if is_chain else ("chain",)
     if d.blocking is None:
         return (d.leaf.name, d.panels)
     return ("passes", min(d.blocking.kc, p.extents[3]))

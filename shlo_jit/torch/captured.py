@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import torch  # type: ignore[import-not-found]
 from torch._functorch import config as functorch_config  # type: ignore[import-not-found]
@@ -18,7 +19,7 @@ from torch._functorch import config as functorch_config  # type: ignore[import-n
 from shlo_jit.runtime.cache import fingerprint
 
 if TYPE_CHECKING:
-    from shlo_jit.torch.program import Storable
+    from shlo_jit.torch.calls import Storable
 
 try:  # PyTorch 2.9 stores results of Inductor only
     from torch._functorch._aot_autograd.aot_autograd_result import (  # type: ignore[import-not-found]
@@ -28,6 +29,7 @@ try:  # PyTorch 2.9 stores results of Inductor only
         BypassAOTAutogradCache,
     )
     from torch._functorch.aot_autograd import SerializableAOTDispatchCompiler  # type: ignore[import-not-found]
+    from torch._inductor import codecache as inductor_cache  # type: ignore[import-not-found]
     from torch._inductor import config as inductor_config  # type: ignore[import-not-found]
     from torch._inductor.custom_graph_pass import CustomGraphPass  # type: ignore[import-not-found]
     from torch._inductor.output_code import OutputCode  # type: ignore[import-not-found]
@@ -103,8 +105,38 @@ def stored_graphs(options: Mapping[str, Any]) -> Iterator[Callable[[Compiler], C
     with (
         functorch_config.patch(bundled_autograd_cache=True),
         inductor_config.patch(post_grad_custom_post_pass=identity),
+        _without_devices_of_inductor(),
     ):
         yield _prepared
+
+
+@contextlib.contextmanager
+def _without_devices_of_inductor() -> Iterator[None]:
+    """Keys of graphs without what Inductor generates code with. PyTorch imports its generators for all devices to ask
+    them for passes of theirs, and reads the files of Triton, which takes longer than the rest of the key."""
+    unused = [
+        (inductor_cache, "custom_backend_passes", {}),
+        (inductor_cache, "custom_backend_codegen_configs", {}),
+        (inductor_cache, "init_backend_registration", dict),
+        (inductor_config, "_cache_config_serializer", None),
+    ]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(inductor_cache.CacheBase, "get_system", staticmethod(dict)))
+        for module, name, value in unused:
+            if name in vars(module):  # versions of PyTorch differ
+                stack.enter_context(_replaced(vars(module), name, value))
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(names: dict[str, Any], name: str, value: Any) -> Iterator[None]:
+    """Replaces a name of a module, also of one that accepts settings only."""
+    before = names[name]
+    names[name] = value
+    try:
+        yield
+    finally:
+        names[name] = before
 
 
 def _prepared(compiler: Compiler) -> Compiler:

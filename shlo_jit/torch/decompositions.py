@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch  # type: ignore[import-not-found]
@@ -27,3 +27,19 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 def _is_primitive(op: Any) -> bool:
     """Whether it is an operator of the dialect `prims`, which functionalization needs as they are."""
     return op.namespace == "prims"
+
+
+class Decompositions(Mapping[Any, Callable[..., Any]]):
+    """The table of `decompositions`, which is made when it is first read: a graph that is in a cache needs none."""
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, operator: Any) -> Callable[..., Any]:
+        return decompositions()[operator]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(decompositions())
+
+    def __len__(self) -> int:
+        return len(decompositions())

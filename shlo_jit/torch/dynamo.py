@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch  # type: ignore[import-not-found]
 from functorch.compile import min_cut_rematerialization_partition  # type: ignore[import-not-found]
@@ -17,9 +17,12 @@ from torch._dynamo.backends.common import aot_autograd  # type: ignore[import-no
 from torch._functorch._aot_autograd.utils import make_boxed_func  # type: ignore[import-not-found]
 
 from shlo_jit.errors import StableHLOError
+from shlo_jit.torch.calls import Storable
 from shlo_jit.torch.captured import stored_graphs
-from shlo_jit.torch.decompositions import decompositions
-from shlo_jit.torch.program import Program, Storable
+from shlo_jit.torch.decompositions import Decompositions
+
+if TYPE_CHECKING:
+    from shlo_jit.torch.program import Program
 
 
 class FallbackWarning(UserWarning):
@@ -42,7 +45,7 @@ def backend(
             fw_compiler=prepared(compiler),
             bw_compiler=prepared(compiler),
             inference_compiler=prepared(compiler),
-            decompositions=decompositions(),
+            decompositions=Decompositions(),
             partition_fn=min_cut_rematerialization_partition,
         )
         return made(module, example_inputs)
@@ -52,6 +55,8 @@ def compile_graph(
     graph: torch.fx.GraphModule, examples: Sequence[Any], options: Mapping[str, Any], fallback: bool
 ) -> Callable[..., Any]:
     """Compiles a graph of ATen's operators. The result takes the list of its arguments."""
+    from shlo_jit.torch.program import Program  # imports the builder, which a graph in a cache does not need
+
     program = Program(graph, options)
     depends_on_data = any(_has_no_hint(n) for x in examples for n in (x.shape if isinstance(x, torch.Tensor) else (x,)))
     compiled: Callable[..., Any] = _or_eager(program, graph) if fallback else program.__call__

@@ -19,9 +19,10 @@ from shlo_jit.errors import UsageTypeError, UsageValueError
 from shlo_jit.ir.attributes import DictAttr, IntegerAttr
 from shlo_jit.ir.core import Module
 from shlo_jit.torch.aten import Unsupported
+from shlo_jit.torch.calls import Built, caller
 from shlo_jit.torch.decompositions import decompositions
 from shlo_jit.torch.dtypes import array_of
-from shlo_jit.torch.program import RANDOM_STATE, Built, build, caller, unused_name
+from shlo_jit.torch.program import RANDOM_STATE, build, unused_name
 from shlo_jit.torch.sizes import Bindings
 
 _CHANGED_KIND = {

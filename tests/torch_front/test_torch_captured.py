@@ -159,6 +159,28 @@ def test_another_process_does_not_capture_again():
     assert first[1] == second[1]
 
 
+IMPORTS = """
+import sys
+import torch
+from shlo_jit.torch.dynamo import backend
+with torch.no_grad():
+    torch.compile(torch.nn.Linear(16, 16), backend=backend)(torch.ones(2, 16))
+unused = ("shlo_jit.builder", "shlo_jit.torch.program", "torch._inductor.lowering", "torch._inductor.codegen.cpp")
+print(torch._dynamo.utils.counters["aot_autograd"]["autograd_cache_hit"], *(x in sys.modules for x in unused))
+"""
+
+
+def test_a_graph_in_the_cache_imports_neither_the_builder_nor_inductors_generators():
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", IMPORTS]
+    first, second = (
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(2)
+    )
+    assert first == ["0", "True", "True", "False", "False"]
+    assert second == ["1", "False", "False", "False", "False"]
+
+
 TRACELESS = """
 import torch
 from shlo_jit.torch.dynamo import backend

@@ -113,7 +113,7 @@ class PixelsTask(ConvTask):
         rows = [stripe.a, stripe.a_rs, stripe.a_cs, stripe.height]
         operand = [first, i64(self.plan.b_step), distance, c, self.g.get("o_pixel")]
         k = [steps.k, steps.more, steps.runs, steps.run_stride]
-        self.stripe([*rows, *operand, self.n, *k], later, steps.skipped, self.own_tiles)
+        self.stripe([*rows, *operand, self.n, *k], later, (steps.skipped, steps.before), self.own_tiles)
 
     def _in_place(self, part: Part, stripe: Callable[[Stripe, Steps], None]) -> None:
         b, g = self.b, self.g

@@ -124,11 +124,16 @@ class ConvTask:
             body(Part((x, y, s), offset, done, n, b.cast("zext", b.not_(first), "i64"), final))
 
     def stripe(
-        self, args: list[V], later: tuple[V, V] | None = None, skipped: V | None = None, own_tiles: Sequence[int] = ()
+        self,
+        args: list[V],
+        later: tuple[V, V] | None = None,
+        left_out: tuple[V, V] = (i64(0), i64(0)),
+        own_tiles: Sequence[int] = (),
     ) -> None:
         """Calls the stripe. `later`: the address to prefetch from beside the tiles, and the bytes beside each tile; see
-        STRIPE_PARAMS. `own_tiles`: frequent heights of stripes, which have dedicated tiles."""
-        b, args = self.b, [*args, *(later or (args[4], i64(0))), skipped or i64(0)]
+        STRIPE_PARAMS. `left_out`: bytes of a panel between runs, and elements of k before the first. `own_tiles`:
+        frequent heights of stripes, which have dedicated tiles."""
+        b, args = self.b, [*args, *(later or (args[4], i64(0))), *left_out]
 
         def call(own: int | None = None) -> list[V]:
             b.call("void", stripe_symbol(self.plan, own), args)

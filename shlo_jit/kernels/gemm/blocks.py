@@ -11,8 +11,9 @@ its rows in stripes of `mr`, each by the task's columns of B. Each operand is re
 Shared packing is for large products. A stripe of A that every task packs again is loaded from far away each time; with
 four chunks of columns that was 10 % of a 2048 x 2048 x 2048 product.
 
-k is cut into equal blocks of at most `kc` (`prepacked_kc`). An element is the serial sum over each block, with one
-rounding per multiply-add, added to the previous blocks in order: the same bits for any number of threads.
+k is cut into equal blocks of at most `kc` (`prepacked_kc`), and these by the tiles into chains of at most
+`GEMM_SUM_TERMS` steps (`terms.py`). An element is the serial sum of each chain, with one rounding per multiply-add,
+added to those before it in order: the same bits for any number of threads.
 """
 
 from __future__ import annotations
@@ -319,7 +320,8 @@ def _stripe(
     steps = b.udiv(b.add(kc, plan.group - 1), plan.group)
     more = b.cast("zext", b.icmp("ne", kb, 0), "i64")
     b_at, b_rs, b_panel = operand
-    args = [a_at, a_rs, a_cs, height, b_at, b_rs, b_panel, c, c_rs, n, steps, more, i64(1), i64(0), *later, i64(0)]
+    args = [a_at, a_rs, a_cs, height, b_at, b_rs, b_panel, c, c_rs, n, steps, more, i64(1), i64(0), *later]
+    args += [i64(0), i64(0)]
     b.call("void", f"{plan.symbol}_stripe", args)
 
 
@@ -354,7 +356,8 @@ def _amx_stripe(
     a_at, a_rs = b.select(in_place, a, memory), b.select(in_place, a_strides[0], i64(row))
     a_step = b.select(in_place, i64(row), i64(row * plan.mr))
     more = b.cast("zext", b.icmp("ne", kb, 0), "i64")
-    args = [a_at, a_rs, a_step, height, *operand, *c, n, b.mul(tiles, plan.whole), more, i64(1), i64(0), *later, i64(0)]
+    args = [a_at, a_rs, a_step, height, *operand, *c, n, b.mul(tiles, plan.whole), more, i64(1), i64(0), *later]
+    args += [i64(0), i64(0)]
     b.call("void", f"{plan.symbol}_stripe", args)
 
 

@@ -15,6 +15,7 @@ from shlo_jit.kernels.attributes import attributes
 from shlo_jit.kernels.builder import Builder, Carry, ModuleText
 from shlo_jit.kernels.gemm.dot_instructions import dot_bf16, dot_bytes, multiply_bytes, multiply_pairs
 from shlo_jit.kernels.gemm.precision import GemmPlan
+from shlo_jit.kernels.gemm.terms import Window, all_terms, blocks_of_terms
 from shlo_jit.kernels.llvm_values import V, const, i64, is_float, lanes, vector
 from shlo_jit.kernels.routine import FINAL
 from shlo_jit.kernels.target import Target
@@ -37,11 +38,13 @@ KERNEL_PARAMS = [
     ("i64", "later_step"),
     ("i64", "b_panel"),
     ("i64", "skipped"),
+    ("i64", "before"),
 ]
 """Parameters of a micro-kernel. Strides are in bytes, k in units.
 
 A consists of `runs` runs of k, `run_stride` apart: one row of the window of a convolution each, a single one for a
-product. B is contiguous, or leaves out `skipped` bytes after each run. `start` is added to the sums at the end (C, or
+product. B is contiguous, or leaves out `skipped` bytes after each run. `before` units of k were left out before them,
+which matters for where blocks of terms end (`terms.py`). `start` is added to the sums at the end (C, or
 zeros with stride 0). C is prefetched while k runs, and in each step `later_step` bytes from `later` on, into the second
 level cache. `b_panel` is the distance between panels of B, for kernels that take several."""
 
@@ -63,6 +66,7 @@ STRIPE_PARAMS = [
     ("ptr", "later"),
     ("i64", "later_tile"),
     ("i64", "skipped"),
+    ("i64", "before"),
 ]
 """Parameters of `<symbol>_stripe`: C[rows, n] = (accumulate ? C : 0) + A @ B. Strides are in bytes, k in units.
 `b_panel` is the distance between panels of `nr` columns of B. Beside each tile, `later_tile` bytes from `later` on are
@@ -246,7 +250,7 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
     name = f"{plan.symbol}_tile{rows}x{nv}" + (f"x{panels}" if panels > 1 else "")
     b = module.function(name, KERNEL_PARAMS, attributes=tile_attributes(target))
     a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride, *others = b.params
-    later, later_step, b_panel, skipped = others
+    later, later_step, b_panel, skipped, before = others
     nv *= panels
     tile = _Tile(b, plan, nv, n if panels == 1 else None)
 
@@ -290,13 +294,20 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
             new += [multiply_add(b, plan, target, x, ys[v], acc[r * nv + v]) for v in range(nv)]
         carry.next(*new, *(b.offset(p, a_cs) for p in at), b.offset(row_b, b_rs), b.offset(soon, later_step))
 
-    with b.loop_carry(0, runs, [*sums, a, bp, later], hint="run") as run:
-        *acc, first, row_b, soon = run.values
-        with b.loop_carry(0, k, [*acc, *row_pointers(b, first, a_rs, rows), row_b, soon]) as carry:
+    def part(sums: Sequence[V], first: V, count: V, row_b: V, soon: V) -> list[V]:
+        """Emits `count` steps. Returns the sums, the row of B after them, and `soon`."""
+        with b.loop_carry(0, count, [*sums, *row_pointers(b, first, a_rs, rows), row_b, soon]) as carry:
             step(carry)
-        row_b, soon = carry.values[-2:]
-        run.next(*carry.values[:total], b.offset(first, run_stride), b.offset(row_b, skipped), soon)
-    tile.store_rows(ends, c_rs, (start, start_rs), [run.values[r * nv : (r + 1) * nv] for r in range(rows)])
+        return [*carry.values[:total], *carry.values[-2:]]
+
+    def store(sums: Sequence[V], start: tuple[V, V]) -> None:
+        tile.store_rows(ends, c_rs, start, [sums[r * nv : (r + 1) * nv] for r in range(rows)])
+
+    window = Window(a, a_cs, bp, later, k, runs, run_stride, skipped, before)
+    if plan.sums_in_blocks:
+        blocks_of_terms(b, window, sums, part, store, (start, start_rs), (c, c_rs))
+    else:
+        store(all_terms(b, window, sums, part), (start, start_rs))
     b.ret()
     return name
 
@@ -372,7 +383,7 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target, only: int | 
     symbol = stripe_symbol(plan, only)
     b = module.function(symbol, STRIPE_PARAMS, linkage="", attributes=tile_attributes(target))
     a, a_rs, a_cs, rows, b_first, b_rs, b_panel, c, c_rs, n, k, accumulate, runs, run_stride, *later = b.params
-    later_first, later_tile, skipped = later
+    later_first, later_tile, skipped, before = later
     steps = b.max_(b.mul(k, runs), 1)
     later_step = b.udiv(b.add(later_tile, b.sub(steps, 1)), steps)
     more = b.icmp("ne", accumulate, 0)
@@ -382,7 +393,7 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target, only: int | 
     start = b.select(more, c, V("ptr", f"@{zeros}"))
     done: V = i64(0)
     for height in (1, 2) if plan.kind != "complex" and only is None else ():
-        args = [a, a_rs, a_cs, b_first, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride, skipped]
+        args = [a, a_rs, a_cs, b_first, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride, skipped, before]
         whole = b.select(b.icmp("eq", rows, height), n, i64(0))
         count, b_first, c, start = _across(b, module, plan, target, height, args, whole, b_panel, start_step)
         done = b.add(done, count)
@@ -396,7 +407,7 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target, only: int | 
             size, functions = _choose(b, plan, heights, kernels, left)
             kernel = b.select(one, functions[-1], functions[0])
             args = [a_row, a_rs, a_cs, b_at, b_rs, c_at, c_rs, start_at, start_rs, k, width, runs, run_stride]
-            args += [soon, later_step, b_panel, skipped]
+            args += [soon, later_step, b_panel, skipped, before]
             if tile is None:
                 b.call_pointer("void", kernel, args)
             else:
@@ -436,8 +447,8 @@ def _across(
     whole = b.mul(b.udiv(n, width), width)
     with b.loop_carry(0, whole, [args[3], args[5], args[7]], width, "panels") as column:
         b_at, c_at, start_at = column.values
-        here = [*args[:3], b_at, args[4], c_at, args[6], start_at, *args[8:-1]]
-        b.call("void", kernel, [*here, b_at, i64(0), b_panel, args[-1]])
+        here = [*args[:3], b_at, args[4], c_at, args[6], start_at, *args[8:-2]]
+        b.call("void", kernel, [*here, b_at, i64(0), b_panel, *args[-2:]])
         steps = b.mul(b_panel, panels), i64(width * plan.out_bytes), b.mul(start_step, panels)
         column.next(*(b.offset(at, by) for at, by in zip(column.values, steps, strict=True)))
     b_at, c_at, start_at = column.values

@@ -87,6 +87,11 @@ class GemmPlan:
         return self.caches.bytes_of(size)
 
     @property
+    def sums_in_blocks(self) -> bool:
+        """Whether a tile adds up blocks of terms: sums of floats, unless their order is given."""
+        return self.acc in ("float", "double") and not self.in_order
+
+    @property
     def widest(self) -> int:
         """Approximate columns of C in a task, in whole panels."""
         return self.bytes_of(tuning.GEMM_CHUNK_BYTES) // (tuning.GEMM_PASS_K * 4 * self.nr) * self.nr

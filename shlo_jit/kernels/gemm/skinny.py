@@ -94,7 +94,7 @@ class _Rows:
             a, row = b.offset(self.a, b.mul(i, self.a_rs)), b.offset(c, b.mul(i, self.c_rs))
             args = [a, self.a_rs, self.a_cs, rows, first, self.b_rs, i64(plan.b_step), row, self.c_rs, rest, self.k]
             more = b.cast("zext", self.more, "i64")
-            b.call("void", stripe_symbol(plan), [*args, more, i64(1), i64(0), row, i64(0), i64(0)])
+            b.call("void", stripe_symbol(plan), [*args, more, i64(1), i64(0), row, i64(0), i64(0), i64(0)])
 
     def _kernel(self, kernel: V, i: V, right: V, j: V, width: V) -> None:
         """Calls the tile of the rows from i on and the columns from j on."""
@@ -102,7 +102,7 @@ class _Rows:
         at, a = b.offset(right, b.mul(j, plan.unit_bytes)), b.offset(self.a, b.mul(i, self.a_rs))
         c = b.offset(b.offset(self.c, b.mul(j, plan.out_bytes)), b.mul(i, self.c_rs))
         args = [a, self.a_rs, self.a_cs, at, self.b_rs, c, self.c_rs, b.select(self.more, c, self.zeros)]
-        args += [self.start_rs, self.k, width, i64(1), i64(0), at, i64(0), i64(plan.b_step), i64(0)]
+        args += [self.start_rs, self.k, width, i64(1), i64(0), at, i64(0), i64(plan.b_step), i64(0), i64(0)]
         b.call_pointer("void", kernel, args)
 
 

@@ -212,6 +212,11 @@ _MOVES: dict[str, Callable[[_Moving, Rewriter, Op, list[Value]], Sequence[Value]
 }
 
 
+def moves_across(op: Op) -> bool:
+    """Whether transposes may move from the operands of an op to its result."""
+    return op.name == TRANSPOSE or op.name in _MOVES or is_elementwise(op)
+
+
 def inverse(order: Order) -> Order:
     return tuple(order.index(d) for d in range(len(order)))
 

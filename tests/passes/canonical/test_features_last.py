@@ -17,8 +17,9 @@ from shlo_jit.reference.interpreter import evaluate
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small convolutions have enough work."""
+    """Small convolutions have enough work and features."""
     monkeypatch.setattr(tuning, "FEATURES_LAST_WORK", 0)
+    monkeypatch.setattr(tuning, "FEATURES_LAST_LANES", 1)
 
 
 RNG = np.random.default_rng(11)
@@ -96,3 +97,48 @@ def test_small_convolutions_stay(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tuning, "FEATURES_LAST_WORK", least)
         found = after(shlo_jit.parse(text), features_last)
         assert any(op.name == "stablehlo.transpose" for op in walk(found.block())) == bool(count)
+
+
+def depthwise(x: str, features: int, extent: int) -> str:
+    """A depthwise convolution of square images, and its type."""
+    t = f"tensor<1x{features}x{extent}x{extent}xf32>"
+    return f"""stablehlo.convolution(%{x}, %w) dim_numbers = {FIRST}, window = {{{PAD}}}
+      {{feature_group_count = {features} : i64, batch_group_count = 1 : i64}}
+      : ({t}, tensor<{features}x1x3x3xf32>) -> {t}"""
+
+
+def kept_first(lines: str, features: int, extent: int) -> list[bool]:
+    """Whether each convolution of a program has features first after the pass."""
+    t, w = f"tensor<1x{features}x{extent}x{extent}xf32>", f"tensor<{features}x1x3x3xf32>"
+    text = f"""func.func @main(%x: {t}, %w: {w}, %v: tensor<{features}x{features}x1x1xf32>) -> {t} {{
+      {lines}
+      return %y : {t}
+    }}"""
+    ops = walk(after(text, features_last).block())
+    numbers = [o.attributes["dimension_numbers"] for o in ops if o.name == "stablehlo.convolution"]
+    return [d.output_feature_dimension == 1 for d in numbers]
+
+
+def test_lone_depthwise_convolutions_of_large_planes_or_few_features_keep_them_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tuning, "FEATURES_LAST_LANES", 8)
+    assert kept_first(f"%y = {depthwise('x', 64, 112)}", 64, 112) == [True]
+    assert kept_first(f"%y = {depthwise('x', 4, 16)}", 4, 16) == [True]
+    assert kept_first(f"%y = {depthwise('x', 64, 28)}", 64, 28) == [False]
+    twice = f"%0 = {depthwise('x', 4, 16)}\n%1 = stablehlo.tanh %0 : tensor<1x4x16x16xf32>\n%y = {depthwise('1', 4, 16)}"
+    assert kept_first(twice, 4, 16) == [True, True]
+
+
+@pytest.mark.parametrize("between", ["tanh", "cholesky"])
+def test_depthwise_convolutions_that_meet_others_have_the_same_layout(
+    between: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Transposes cancel out across a tanh, but not across a decomposition."""
+    monkeypatch.setattr(tuning, "FEATURES_LAST_LANES", 8)
+    t, v = "tensor<1x4x16x16xf32>", "tensor<4x4x1x1xf32>"
+    lines = f"""%0 = {depthwise("x", 4, 16)}
+      %1 = stablehlo.{between} %0 : {t}
+      %y = stablehlo.convolution(%1, %v) dim_numbers = {FIRST}, window = {{}}
+        {{feature_group_count = 1 : i64, batch_group_count = 1 : i64}} : ({t}, {v}) -> {t}"""
+    assert kept_first(lines, 4, 16) == [between == "cholesky", False]
