@@ -212,6 +212,8 @@ class InRegistersSchedule(WithEpilogue):
         room = cache // tuning.COMPUTED_VECTORS_SHARE // each
         if v == self.lanes:
             room = room // self.space.width * self.space.width
+        elif self.nest.extents[self.lanes] % self.space.width:
+            return None  # the terms that fill no vector have sums of their own
         return (v, room) if 0 < room < n and v not in self.unrolled else None
 
     @property

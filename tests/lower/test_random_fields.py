@@ -54,6 +54,11 @@ def test_operation_that_depends_on_an_inner_loop() -> None:
     run(range(73, 74))
 
 
+def test_blocks_of_rows_that_fill_no_vector() -> None:
+    """Vectors are read in blocks of groups in program 5400, whose 24 bytes are a vector and a half."""
+    run(range(5400, 5401))
+
+
 @pytest.mark.parametrize("first", range(0, 30, 10))
 def test_random_programs(first: int) -> None:
     run(range(first, first + 10))
