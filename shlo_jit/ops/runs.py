@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from shlo_jit import tuning
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.index import strides_of
@@ -78,6 +79,11 @@ def extents_of(op: Op) -> tuple[int, int, int, int]:
     lhs, rhs = (o.tensor.extents for o in op.operands)
     batch, m, k = (math.prod(lhs[d] for d in dims) for dims in (r.lhs_batch, r.lhs_free, r.lhs_contracting))
     return batch, m, math.prod(rhs[d] for d in r.rhs_free), k
+
+
+def tiles_of(m: int, n: int) -> int:
+    """Returns the tasks that the rows and columns of a product of many terms make: tiles of SPLIT_TILE."""
+    return -(-m // tuning.SPLIT_TILE) * -(-n // tuning.SPLIT_TILE)
 
 
 def is_split(op: Op) -> bool:
