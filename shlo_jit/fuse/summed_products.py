@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key, Nest, Node, Store, covers, is_wide
 from shlo_jit.fuse.plan import NestStep, OpStep, Summed
 from shlo_jit.fuse.regroup import Steps
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At, strides_of
-from shlo_jit.ops.runs import extents_of, roles_of, tiles_of
+from shlo_jit.ops.runs import extents_of, has_few_tiles, roles_of
 from shlo_jit.sizes import Size
 
 
@@ -54,8 +53,7 @@ def _are_few_tiles(op: Op) -> bool:
     if all(v.tensor.storage.name in ("i8", "ui8") for v in op.operands):
         return False
     batch, m, n, k = extents_of(op)
-    tiles = tiles_of(m, n)
-    return tiles <= tuning.MAX_TASKS // 8 and batch * m * n * k >= tiles * 8 * tuning.LEAST_TASK_OF_MANY
+    return has_few_tiles(m, n, batch * m * n * k)
 
 
 def _sum_of(nest: Nest) -> tuple[Key, Store] | None:

@@ -86,6 +86,13 @@ def tiles_of(m: int, n: int) -> int:
     return -(-m // tuning.SPLIT_TILE) * -(-n // tuning.SPLIT_TILE)
 
 
+def has_few_tiles(m: int, n: int, work: int) -> bool:
+    """Whether the tiles of a product leave most of many threads without a task, and take so long that a task may
+    compute a part of the terms. `work`: multiply-adds."""
+    tiles = tiles_of(m, n)
+    return 0 < tiles <= tuning.MAX_TASKS // 4 and work >= tiles * 8 * tuning.LEAST_TASK_OF_MANY
+
+
 def is_split(op: Op) -> bool:
     """Whether an operand of a canonical dot_general has free dimensions on both sides of the contracted ones."""
     r = roles_of(op)

@@ -81,7 +81,7 @@ PRODUCTS = {
     "pixels of a batch": Long({"m": 16, "n": 32, "j": 8, "k": 1024}, "jkm", "jkn"),
     "one row": Long({"m": 1, "n": 64, "k": 65536}),
     "four rows": Long({"m": 4, "n": 48, "k": 32768}),
-    "one column": Long({"m": 48, "n": 1, "k": 32768}, "km", "kn"),
+    "one column": Long({"m": 48, "n": 1, "k": 65536}, "km", "kn"),
     "many rows": Long({"m": 200, "n": 10, "k": 12288}, "km", "kn"),
     "terms left over": Long({"m": 130, "n": 128, "k": 8209}),
     "terms left over of a gradient": Long({"m": 130, "n": 128, "k": 8209}, "km", "kn"),
@@ -167,6 +167,7 @@ def test_products_with_tasks_of_their_own_stay_whole() -> None:
     assert parts(64, 64, 100_000) >= 32
     assert parts(1024, 1024, 100_000) == 1
     assert parts(64, 64, 1024) == 1
+    assert parts(1, 1024, 4096) == 1, "a token's keys in a language model"
     assert parts(0, 64, 100_000) == 1
 
 

@@ -17,12 +17,11 @@ from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.ir.core import Op, Value
-from shlo_jit.ops.runs import extents_of, is_split, roles_of, tiles_of
+from shlo_jit.ops.runs import extents_of, has_few_tiles, is_split, roles_of, tiles_of
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 from shlo_jit.sizes import Size
-
 
 def long_products(function: Op, context: Context) -> Op:
     """The function with long products split. Reproducible ones stay: an element is a single chain of additions."""
@@ -66,10 +65,10 @@ def parts_of(op: Op) -> int:
     of its rows and columns, unless parts would be short. Equal parts are read in place. If there are no equal parts,
     an operand is copied without the terms that are left over, unless this would take long beside the product."""
     _, m, n, k = extents_of(op)
-    work, tiles = m * n * k, tiles_of(m, n)
-    if tiles == 0 or tiles > tuning.MAX_TASKS // 4:
+    work = m * n * k
+    if not has_few_tiles(m, n, work):
         return 1
-    wanted, least = tuning.MAX_TASKS // tiles, 2
+    wanted, least = tuning.MAX_TASKS // tiles_of(m, n), tuning.SPLIT_PARTS
     if m > tuning.GEMM_PRIVATE_ROWS:  # fewer products would share a packed B, one after the other
         least = max(tuning.GEMM_BATCH, -(-work // tuning.GEMM_PRIVATE_PRODUCT))
         wanted = max(wanted, least)
