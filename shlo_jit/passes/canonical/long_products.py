@@ -23,6 +23,7 @@ from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 from shlo_jit.sizes import Size
 
+
 def long_products(function: Op, context: Context) -> Op:
     """The function with long products split. Reproducible ones stay: an element is a single chain of additions."""
     if context.reproducible:
