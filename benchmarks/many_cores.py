@@ -30,9 +30,9 @@ PAGE = Path(__file__).parents[1] / "docs" / "many_cores.md"
 PICTURES = PAGE.parent / "many_cores"
 THREADS = (2, 4, 8, 16, 32, 64, 128)
 FAR_BYTES = 32 << 20
-"""Bytes of a program from which on it reads and writes memory: the last-level cache."""
-CALLS = 8
-"""Measured calls of each number of threads."""
+"""Bytes of a program that stay in the last-level cache. The rest reaches memory."""
+CALLS, SECONDS = 5, 4.0
+"""Minimum measured calls of each number of threads, and seconds for which short ones are repeated."""
 STEPS = 3
 """Steps that are listed for a model."""
 MILAN = Memory("one memory", 20e9, 170e9)
@@ -81,9 +81,10 @@ def record(name: str) -> Recording:
     built = model.build()
     executable = shlo_jit.compile(built.program, threads=THREADS[-1], cache=False, constants=built.constants)
     assert isinstance(executable, Executable)
-    programs = task_times.record(recorder, executable, built.inputs, THREADS, FAR_BYTES)
-    measured = task_times.measure(executable, built.inputs, (1, 2), CALLS)
-    return Recording(name, programs, measured, pool_costs.measured_costs(recorder), pool_costs.measured_memory())
+    programs = task_times.record(recorder, executable, built.inputs, THREADS, FAR_BYTES, seconds=SECONDS)
+    measured = task_times.measure(executable, built.inputs, (1, 2), CALLS, SECONDS)
+    costs, memory = pool_costs.measured_costs(recorder), pool_costs.measured_memory(recorder)
+    return Recording(name, programs, measured, costs, memory)
 
 
 def save(recording: Recording, folder: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 import time
 from dataclasses import replace
 
@@ -15,10 +14,11 @@ from shlo_jit.codegen import jit
 from shlo_jit.codegen.optimize import emit_object, optimize
 from shlo_jit.codegen.target import resolve
 from shlo_jit.kernels.builder import ModuleText
+from shlo_jit.kernels.llvm_values import V, i64
 
 ROUNDS = 9
-COPIED_BYTES = 128 << 20
-"""Bytes of an array that is copied to measure memory: far more than any cache."""
+READ_BYTES, READ_TASK_BYTES = 256 << 20, 1 << 20
+"""Bytes of an array that is read to measure memory, far more than any cache, and those that a task reads."""
 _Parallel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -60,17 +60,30 @@ def measured_costs(recorder: Recorder) -> Costs:
     return replace(costs, wake=max(0.0, cold - two))
 
 
-def measured_memory() -> Memory:
-    """Returns the bandwidth of copies by one thread and by two. A copy reads a byte and writes one."""
-    arrays = [(np.ones(COPIED_BYTES // 8), np.zeros(COPIED_BYTES // 8)) for _ in range(2)]
+def measured_memory(recorder: Recorder) -> Memory:
+    """Returns the bandwidth of reads by one thread and by two. Most of the bytes that programs move are read."""
+    target = resolve()
+    module = ModuleText(target)
+    parameters = [("ptr", "frame"), ("i64", "index"), ("i64", "worker")]
+    b = module.function("read", parameters, linkage="external", attributes="nounwind")
+    frame, index, _ = b.params
+    lane = "<8 x i64>"
+    chunk = b.offset(frame, b.mul(index, READ_TASK_BYTES))
+    with b.repeat([i64(0), V(lane, "zeroinitializer")], "line") as line:
+        at, seen = line.values
+        seen = b.or_(seen, b.load(lane, b.offset(chunk, at), align=8))
+        line.next(b.add(at, 64), seen)
+        line.again = b.icmp("slt", b.add(at, 64), READ_TASK_BYTES)
+    b.store(b.reduce("or", seen), chunk)
+    b.ret()
+    code = jit.load([emit_object(optimize(module.text(), target), target)], ["read"])
+    parallel = _Parallel(recorder.addresses["shlo_parallel"])
+    data = np.zeros(READ_BYTES // 8, np.int64)
+    data += 1
     best = {1: 0.0, 2: 0.0}
     for _ in range(ROUNDS):
         for count, so_far in list(best.items()):
-            threads = [threading.Thread(target=np.copyto, args=(to, of)) for of, to in arrays[:count]]
             begin = time.perf_counter()
-            for t in threads:
-                t.start()
-            for t in threads:
-                t.join()
-            best[count] = max(so_far, 2 * count * COPIED_BYTES / (time.perf_counter() - begin))
+            parallel(code.addresses["read"], data.ctypes.data, READ_BYTES // READ_TASK_BYTES, count)
+            best[count] = max(so_far, READ_BYTES / (time.perf_counter() - begin))
     return Memory("this machine", best[1], max(best.values()))

@@ -12,6 +12,7 @@ compiled without the object cache, in which the pool would otherwise remain.
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -92,7 +93,7 @@ def _now(b: Builder, time: V) -> V:
     return b.add(b.mul(b.load("i64", time), 1_000_000_000), b.load("i64", b.element(time, "i64", 1)))
 
 
-RECORDING = Routine("threads", (*pool.SYMBOLS, *(v.text[1:] for v in (pool.ASK, RECORD, USED))), build)
+RECORDING = Routine("threads", (*pool.SYMBOLS, *(v.text[1:] for v in (pool.ASK, pool.PINS, RECORD, USED))), build)
 
 
 class Recorder:
@@ -144,23 +145,26 @@ def record(
     arguments: Sequence[Any],
     threads: Sequence[int],
     far_bytes: int,
-    rounds: int = 3,
+    rounds: int = 2,
+    seconds: float = 0.0,
 ) -> dict[int, list[Segment]]:
     """Returns the program of a call as segments in order, by the maximum number of threads of the call. `executable`
-    was compiled for at least that many threads. Each time is the shortest of `rounds` calls with each number of threads
-    that divides the segment alike. A program that touches more than `far_bytes` bytes reads and writes memory; a
-    smaller one stays in the caches."""
-    is_far = memory_bytes(executable) > far_bytes
+    was compiled for at least that many threads. Each time is the shortest of `rounds` calls, or of those that fit into
+    so many `seconds`, with each number of threads that divides the segment alike. `far_bytes` of the bytes that a
+    program touches stay in the caches, whichever these are; that share of its traffic does not reach memory."""
+    far = max(0.0, 1 - far_bytes / max(1, memory_bytes(executable)))
     runs: dict[int, list[list[Segment]]] = {n: [] for n in threads}
     with Measured(executable.parts(), EVENTS) as measured:
         (part,) = measured._parts
         executable(*arguments)
-        for _ in range(rounds):
+        began = time.perf_counter()
+        while rounds > 0 or time.perf_counter() - began < seconds:
+            rounds -= 1
             for n in threads:
                 part.variant._front.instance.record.threads = n
                 measured.reset()
                 jobs = recorder.run(lambda: executable(*arguments))
-                runs[n].append(_segments(part, jobs, is_far))
+                runs[n].append(_segments(part, jobs, far))
     joined = regions_of(executable)
     return {n: with_regions(program, joined) for n, program in _merged(runs).items()}
 
@@ -231,13 +235,18 @@ def _merged(runs: Mapping[int, Sequence[Sequence[Segment]]]) -> dict[int, list[S
     return {n: [found[key(several[0], i)] for i in range(len(several[0]))] for n, several in runs.items()}
 
 
-def measure(executable: Executable, arguments: Sequence[Any], threads: Sequence[int], calls: int) -> dict[int, float]:
-    """Returns the seconds of a call by number of threads: the sum of the shortest times of its steps in several calls,
-    and of the rest. So it compares with tasks, of which the shortest times count, too, on a machine with other work."""
+def measure(
+    executable: Executable, arguments: Sequence[Any], threads: Sequence[int], calls: int, seconds: float = 0.0
+) -> dict[int, float]:
+    """Returns the seconds of a call by number of threads: the sum of the shortest times of its steps in so many calls,
+    and of the rest. So it compares with tasks, of which the shortest times count, too, on a machine with other work.
+    Short calls are repeated for so many `seconds`: a step on two threads is disturbed by other work on either core."""
     best: dict[int, np.ndarray] = {}
     with Measured(executable.parts(), EVENTS) as measured:
         (part,) = measured._parts
-        for _ in range(calls):
+        began = time.perf_counter()
+        while calls > 0 or time.perf_counter() - began < seconds:
+            calls -= 1
             for n in threads:
                 part.variant._front.instance.record.threads = n
                 executable(*arguments)
@@ -263,11 +272,12 @@ def memory_bytes(executable: Executable) -> int:
     return passed + loaded.program.arena_bytes + loaded.constant_bytes
 
 
-def _segments(part: Part, jobs: Sequence[RecordedJob], is_far: bool) -> list[Segment]:
-    """Returns the segments of one call. Time between two jobs is serial, and belongs to the step around its middle."""
+def _segments(part: Part, jobs: Sequence[RecordedJob], far: float) -> list[Segment]:
+    """Returns the segments of one call. Time between two jobs is serial, and belongs to the step around its middle.
+    `far`: the share of the traffic that reaches memory."""
     events = part.memory.events
     whole = max(events, key=lambda e: int(e["end"] - e["begin"]))
-    steps = _Steps(part.timed, events, jobs, is_far)
+    steps = _Steps(part.timed, events, jobs, far)
     out: list[Segment] = []
     last = int(whole["begin"])
     for job in jobs:
@@ -283,11 +293,11 @@ class _Steps:
     """The steps of one call by time."""
 
     def __init__(
-        self, timed: Sequence[TimedStep], events: np.ndarray, jobs: Sequence[RecordedJob], is_far: bool
+        self, timed: Sequence[TimedStep], events: np.ndarray, jobs: Sequence[RecordedJob], far: float
     ) -> None:
         kept = np.array([timed[int(e["step"])].counts for e in events], bool)
         self._events = events[kept][np.argsort(events[kept]["begin"], kind="stable")]
-        self._timed, self._is_far = timed, is_far
+        self._timed, self._far = timed, far
 
     def _at(self, time: int) -> np.void | None:
         place = int(np.searchsorted(self._events["begin"], time, "right")) - 1
@@ -307,7 +317,7 @@ class _Steps:
         begin, end = int(job.times[0]), int(job.times[-1])
         event = self._at((begin + end) // 2)
         nbytes = 0.0
-        if event is not None and self._is_far:
+        if event is not None:
             share = (end - begin) / max(1, int(event["end"] - event["begin"]))
-            nbytes = self._timed[int(event["step"])].nbytes * min(1.0, share)
+            nbytes = self._timed[int(event["step"])].nbytes * min(1.0, share) * self._far
         return Job(self._name(event), np.diff(job.times) / 1e9, nbytes)

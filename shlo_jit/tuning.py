@@ -210,6 +210,12 @@ divide tasks further at run time, which changes no bits. Chosen: so calls with t
 TASKS_OF_THREAD, LEAST_TASK_OF_MANY = 2, 1 << 18
 """Tasks that each of many threads should have at least, and minimum multiply-adds of tasks that are divided for it:
 some 8 us. `benchmarks.many_cores`."""
+UNEVEN_TASKS = 8
+"""Maximum share of the time, one part in so many, that threads wait in the last round of a product's tasks, if these
+can be halved. `benchmarks.many_cores`: BERT-base with a batch of 8 on 32 threads has 73 % instead of 68 %."""
+SPLIT_TILE, SPLIT_TERMS, SPLIT_PARTS = 64, 1024, 4
+"""Rows and columns of a product that count as a task where its terms are split, minimum terms of a part, and minimum
+parts. Chosen: the sums of a part take some 2 % of its time, and fewer parts do not repay another step."""
 ROW_TASKS_OF_THREAD, LEAST_ROWS_OF_MANY = 4, 24
 """The same for tasks of row blocks, which take less equal times, and their minimum rows: every task reads the right
 operands. `benchmarks.many_cores`."""

@@ -4,7 +4,8 @@ the batch is wanted.
     w: 32x128x4096xi4, s: 32x4096xf32       y = sum over g of dot(x[g], convert(w[g])) * s[g]
 
 The loop that reduces becomes one that runs on the tiles of each product and adds to the sums so far. A tile is computed
-for all groups in order, so only one product's results are in memory, and the sum is that of the program.
+for all groups in order, so only one product's results are in memory, and the sum is that of the program. If a product
+has only a few tiles, with much work each, threads share the products instead.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from shlo_jit.fuse.regroup import Steps
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At, strides_of
-from shlo_jit.ops.runs import roles_of
+from shlo_jit.ops.runs import extents_of, has_few_tiles, roles_of
+from shlo_jit.sizes import Size
 
 
 def summed(steps: Steps, product: OpStep) -> tuple[NestStep, Nest, Summed] | None:
@@ -26,6 +28,8 @@ def summed(steps: Steps, product: OpStep) -> tuple[NestStep, Nest, Summed] | Non
     result = product.op.result
     readers = steps.readers.get(result, [])
     if product.epilogue is not None or not steps.is_private(result) or not isinstance(readers[0], NestStep):
+        return None
+    if _are_few_tiles(product.op):
         return None
     reader = readers[0]
     nest, found = reader.nest, _sum_of(reader.nest)
@@ -39,6 +43,17 @@ def summed(steps: Steps, product: OpStep) -> tuple[NestStep, Nest, Summed] | Non
     if parts is None or {*parts[0]} != wide & {*nest.reduce_vars}:
         return None
     return reader, _adding(nest, *found), Summed(reader, *parts)
+
+
+def _are_few_tiles(op: Op) -> bool:
+    """Whether the tiles of one product leave most threads without a task, and the products are worth a task each.
+    Products of bytes have tasks of few columns, since they read four elements of a column at a time."""
+    if any(isinstance(n, Size) for v in op.operands for n in v.tensor.extents):
+        return False
+    if all(v.tensor.storage.name in ("i8", "ui8") for v in op.operands):
+        return False
+    batch, m, n, k = extents_of(op)
+    return has_few_tiles(m, n, batch * m * n * k)
 
 
 def _sum_of(nest: Nest) -> tuple[Key, Store] | None:

@@ -345,6 +345,13 @@ class Planner:
                     self.share(v, taken, at)
                     continue
             self.define(v, at)
+        for v in step.writes:
+            self.lasts_to_end(v, step)
+
+    def lasts_to_end(self, value: Value, step: Step) -> None:
+        """Keeps what a step writes until the end of its region, even if nothing reads it later: the other steps write
+        at the same time."""
+        self.storage[value].live(self.finish[id(step)])
 
     def host(self, step: Step, kernel: OpStep) -> None:
         """Assigns memory for a product with an epilogue, the last kernel of the step. The product lives for this step
@@ -364,6 +371,7 @@ class Planner:
             if fits and pointwise(epilogue.nest, product, stores[0].index, v):
                 self.bind(product, self.storage[v])
         self.define(product, at)
+        self.lasts_to_end(product, step)
 
     def update(self, step: NestStep, operand: Value) -> None:
         (store,) = [s for s in step.nest.stores if s.target is step.writes[0]]

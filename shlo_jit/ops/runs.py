@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from shlo_jit import tuning
 from shlo_jit.ir.attributes import StructAttr
 from shlo_jit.ir.core import Op
 from shlo_jit.ir.index import strides_of
@@ -78,6 +79,18 @@ def extents_of(op: Op) -> tuple[int, int, int, int]:
     lhs, rhs = (o.tensor.extents for o in op.operands)
     batch, m, k = (math.prod(lhs[d] for d in dims) for dims in (r.lhs_batch, r.lhs_free, r.lhs_contracting))
     return batch, m, math.prod(rhs[d] for d in r.rhs_free), k
+
+
+def tiles_of(m: int, n: int) -> int:
+    """Returns the tasks that the rows and columns of a product of many terms make: tiles of SPLIT_TILE."""
+    return -(-m // tuning.SPLIT_TILE) * -(-n // tuning.SPLIT_TILE)
+
+
+def has_few_tiles(m: int, n: int, work: int) -> bool:
+    """Whether the tiles of a product leave most of many threads without a task, and take so long that a task may
+    compute a part of the terms. `work`: multiply-adds."""
+    tiles = tiles_of(m, n)
+    return 0 < tiles <= tuning.MAX_TASKS // 4 and work >= tiles * 8 * tuning.LEAST_TASK_OF_MANY
 
 
 def is_split(op: Op) -> bool:

@@ -49,6 +49,7 @@ from shlo_jit.passes.canonical.gated_products import gated_products
 from shlo_jit.passes.canonical.grouped_products import grouped_products
 from shlo_jit.passes.canonical.hoist_products import hoist_products
 from shlo_jit.passes.canonical.key_ranges import key_ranges
+from shlo_jit.passes.canonical.long_products import long_products
 from shlo_jit.passes.canonical.masked_products import masked_products
 from shlo_jit.passes.canonical.moved_transposes import moved_transposes
 from shlo_jit.passes.canonical.narrow_constants import narrow_constants
@@ -178,6 +179,7 @@ PASSES = (
     Pass(hoist_products),
     Pass(narrow_products),
     Pass(canonical_dots, (core.DOTS,)),
+    Pass(long_products),
     Pass(canonical_convolutions, (core.CONVOLUTIONS,)),
     Pass(collective_layouts, (core.COLLECTIVE_LAYOUTS,)),
     Pass(simplify, (core.NO_DEAD_OPS,)),

@@ -15,7 +15,7 @@ from shlo_jit.codegen.objects import Compiled, Constant, constant_entry, read_co
 from shlo_jit.forking import thread_pool
 from shlo_jit.ir import aligned
 from shlo_jit.ir.digests import is_derived, note_derived
-from shlo_jit.runtime import pool
+from shlo_jit.runtime import placement, pool
 from shlo_jit.runtime.cache import ObjectCache, constant_key
 from shlo_jit.runtime.cpus import usable_cpus
 from shlo_jit.runtime.layout import data_address
@@ -43,6 +43,7 @@ class Resident:
         """`in_place`: whether the data stay where they are, though they may be aligned for their elements only."""
         self.data = data if in_place else _aligned(data)
         self.address = data_address(self.data)
+        placement.interleave(self.address, self.data.nbytes)
 
 
 _residents: WeakValueDictionary[str, Resident] = WeakValueDictionary()

@@ -127,10 +127,23 @@ def test_products_have_tasks_for_many_threads(extents: tuple[int, int, int, int]
         assert (found.columns - 1) * found.nc < n <= found.columns * found.nc
         tasks, before = (policy.task_count(a, c, batch) for c in (found, cut))
         assert tasks >= before
-        is_enough = tasks >= 2 * threads
+        rounds = -(-tasks // threads)
+        is_even = rounds * threads * (tuning.UNEVEN_TASKS - 1) <= tasks * tuning.UNEVEN_TASKS
+        is_enough = tasks >= 2 * threads and is_even
         is_small = work * (1 if cut.phased else batch) / tasks < 2 * 2 * tuning.LEAST_TASK_OF_MANY
         is_narrow = modes[0] == policy.PRIVATE and found.nc <= plan.nr
         assert is_enough or is_small or is_narrow
+
+
+@pytest.mark.parametrize("m, n", [(1024, 768), (1000, 500), (30, 2000), (2000, 30)])
+def test_rectangles_for_many_threads_have_equal_sizes(m: int, n: int) -> None:
+    plan, a = gemm_plan(GemmTypes("f32", "f32", "f32"), resolve()), Ints()
+    s = policy.Extents(1, m, n, 3072, 4 * 3072, 4, 4, 4 * n, False)
+    modes = policy.packing(a, plan, s, m * n * 3072)
+    cut = policy.cut(a, plan, s, modes, m * n * 3072)
+    found = many_threads.spread(a, plan, s, modes, cut, m * n * 3072, 16)
+    assert found.columns * found.nc - n < found.columns * plan.nr
+    assert found.rows * found.mc - m < found.rows * plan.mr
 
 
 def test_blocks_with_ranges_of_keys_do_not_depend_on_tasks() -> None:

@@ -54,6 +54,17 @@ BRANCHES = """func.func @main(%x: tensor<1x30x28x16xf32>, %w: tensor<3x3x16x32xf
   return %0, %1, %2 : tensor<1x30x28x32xf32>, tensor<1x26x24x24xf32>, tensor<16xf32>
 }"""
 
+NARROWED = """func.func @main(%x: tensor<64x300xf32>, %q: tensor<300x192xf32>, %y: tensor<200x300xf32>, %z: tensor<300x64xf32>)
+    -> (tensor<64x192xf16>, tensor<200x64xf32>) {
+  %0 = stablehlo.dot_general %x, %q, contracting_dims = [1] x [0]
+    : (tensor<64x300xf32>, tensor<300x192xf32>) -> tensor<64x192xf32>
+  %1 = stablehlo.convert %0 : (tensor<64x192xf32>) -> tensor<64x192xf16>
+  %2 = stablehlo.tanh %y : tensor<200x300xf32>
+  %3 = stablehlo.dot_general %2, %z, contracting_dims = [1] x [0]
+    : (tensor<200x300xf32>, tensor<300x64xf32>) -> tensor<200x64xf32>
+  return %1, %3 : tensor<64x192xf16>, tensor<200x64xf32>
+}"""
+
 OVERWRITTEN = """func.func @main(%x: tensor<400x400xf32>, %y: tensor<400x400xf32>)
     -> (tensor<400x400xf32>, tensor<400xf32>) {
   %p = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
@@ -109,6 +120,7 @@ PROGRAMS = {
     "branches": BRANCHES,
     "overwritten": OVERWRITTEN,
     "loop": LOOP,
+    "narrowed": NARROWED,
 }
 
 

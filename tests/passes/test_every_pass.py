@@ -578,6 +578,13 @@ CASES = {
           return %0 : tensor<16x16xbf16>""", "tensor<16x16xf32>", "tensor<16x16xbf16>"),
         "convert dot_general", "convert dot_general convert", shape=(16, 16),
     ),
+    "long_products": Case(
+        main("""%i = stablehlo.convert %x : (tensor<4096x32xf32>) -> tensor<4096x32xi32>
+          %0 = stablehlo.dot_general %i, %i, contracting_dims = [0] x [0]
+            : (tensor<4096x32xi32>, tensor<4096x32xi32>) -> tensor<32x32xi32>
+          return %0 : tensor<32x32xi32>""", "tensor<4096x32xf32>", "tensor<32x32xi32>"),
+        "convert dot_general", "convert reshape reshape dot_general constant reduce add", shape=(4096, 32),
+    ),
     "canonical_convolutions": Case(
         main(CONVOLUTION.format(t="tensor<2x2x2xf32>", r="tensor<2x3x2xf32>", out="f, 0, b", window=""),
              "tensor<2x2x2xf32>", "tensor<2x3x2xf32>"),

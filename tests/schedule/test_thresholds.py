@@ -44,7 +44,7 @@ NO_THRESHOLDS = {
                                  "QUIT", "READY", "REMAINING", "RESERVED", "SLEEPERS", "STARTED", "STARTING", "STATE_BYTES", "TAKEN",
                                  "TASK", "TASKS", "WAITING", "WAITING_BYTES"},
     "kernels/threads/waiting.py": {"EVERYBODY", "FUTEX_WAIT", "FUTEX_WAKE", "OBJECT_BYTES"},
-    "kernels/threads/workers.py": {"ATTRIBUTE_BYTES", "STACK_BYTES"},
+    "kernels/threads/workers.py": {"ATTRIBUTE_BYTES", "MOST_CPUS", "STACK_BYTES"},
     "kernels/target.py": {"VIRTUAL_VECTOR_BITS"},
     "lower/kernels/window/padding.py": {"LARGEST"},
     "lower/elements/floats.py": {"CURRENT_ROUNDING", "RANGE_SIGNED", "VECTORS"},

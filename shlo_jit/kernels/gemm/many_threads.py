@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shlo_jit import tuning
-from shlo_jit.kernels.gemm.policy import PRIVATE, Cut, Extents, task_count
+from shlo_jit.kernels.gemm.policy import PRIVATE, Cut, Extents
 from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.gemm.staged_numbers import N, Numbers
 
@@ -12,19 +12,22 @@ MOST_HALVINGS = 7
 
 
 def spread(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], cut: Cut, product: N, threads: N) -> Cut:
-    """Returns smaller rectangles if there are fewer than TASKS_OF_THREAD tasks for each thread. Tasks are halved until
-    there are enough of them, or they have only LEAST_TASK_OF_MANY multiply-adds: first products, then the longer side
-    of the rectangle. If every task packs B, its rows stay together. `modes`: of B and A; `product`: the multiply-adds
-    of one product."""
-    mc, nc, group = a.least(cut.mc, s.m), a.least(cut.nc, s.n), a.least(cut.group, s.batch)
+    """Returns smaller rectangles of equal size if there are fewer than TASKS_OF_THREAD tasks for each thread, or if the
+    last round of tasks would leave many threads without one. Tasks are halved until there are enough of them, or they
+    have only LEAST_TASK_OF_MANY multiply-adds: first products, then the longer side of the rectangle. If every task
+    packs B, its rows stay together. `modes`: of B and A; `product`: the multiply-adds of one product."""
+    mc, nc = _equal(a, s.m, cut.rows, plan.mr), _equal(a, s.n, cut.columns, plan.nr)
+    group = a.least(cut.group, s.batch)
     batch = a.select(cut.phased, a.number(1), s.batch)
-    row_chunks, column_chunks, grid = cut.rows, cut.columns, cut.grid
-    tasks = task_count(a, cut, s.batch)
+    row_chunks, column_chunks = a.ceil_div(s.m, mc), a.ceil_div(s.n, nc)
+    grid = a.mul(row_chunks, column_chunks)
+    tasks = a.mul(grid, a.ceil_div(batch, group))
     each = a.div(a.mul(product, batch), a.most(tasks, 1))
     wanted = a.mul(threads, tuning.TASKS_OF_THREAD)
     together = a.compare("eq", modes[0], PRIVATE)
     for _ in range(MOST_HALVINGS):
-        halves = a.both(a.compare("lt", tasks, wanted), a.compare("ge", each, 2 * tuning.LEAST_TASK_OF_MANY))
+        are_few = a.either(a.compare("lt", tasks, wanted), _is_uneven(a, tasks, threads))
+        halves = a.both(are_few, a.compare("ge", each, 2 * tuning.LEAST_TASK_OF_MANY))
         products = a.both(halves, a.compare("gt", group, 1))
         few = a.both(halves, a.compare("le", group, 1))
         wide = a.both(a.compare("gt", nc, plan.nr), a.either(together, a.compare("ge", nc, mc)))
@@ -39,6 +42,17 @@ def spread(a: Numbers, plan: GemmPlan, s: Extents, modes: tuple[N, N], cut: Cut,
         tasks = a.mul(grid, a.ceil_div(batch, group))
         each = a.div(a.mul(product, batch), a.most(tasks, 1))
     return Cut(mc, nc, row_chunks, column_chunks, group, grid, cut.phased)
+
+
+def _equal(a: Numbers, extent: N, chunks: N, unit: int) -> N:
+    """Returns the rows or columns of a task if so many chunks have about equal numbers of whole units."""
+    return a.least(a.mul(a.ceil_div(a.ceil_div(extent, unit), chunks), unit), extent)
+
+
+def _is_uneven(a: Numbers, tasks: N, threads: N) -> N:
+    """Whether threads wait for more than one part in UNEVEN_TASKS of the time if all tasks take equal times."""
+    places = a.mul(a.ceil_div(tasks, threads), threads)
+    return a.compare("gt", a.mul(places, tuning.UNEVEN_TASKS - 1), a.mul(tasks, tuning.UNEVEN_TASKS))
 
 
 def pack_panels(a: Numbers, width: int, extent: N, threads: N) -> N:

@@ -43,6 +43,11 @@ more than some milliseconds can ask in between:
 returns whether the task shall return early; the word belongs to the task, and is 0 the first time. Only the thread that
 called the program asks. The pool of a library never asks: it has neither the word nor a use for it.
 
+    ptr @shlo_pins
+
+is null, or a table of i64: the number of CPUs, then their numbers. The i-th worker that is started is bound to the i-th
+CPU of the table, if the system has such a call. The pool of a library has no such word either.
+
 There are three forms, see `Target.threads`. With `futex` or `pthread`, workers sleep by one of the mechanisms in
 `waiting.py`. In the `serial` form the caller runs all tasks, and the other two functions do nothing.
 """
@@ -80,24 +85,25 @@ from shlo_jit.kernels.threads.state import (
     write_state,
 )
 from shlo_jit.kernels.threads.waiting import Conditions, Futexes, Waiting, spin, spinning
-from shlo_jit.kernels.threads.workers import start_workers, write_workers
+from shlo_jit.kernels.threads.workers import PINS, start_workers, write_workers
 
 PARAMETERS = [("ptr", "task"), ("ptr", "frame"), ("i64", "tasks"), ("i64", "threads")]
 
 
 def build(module: ModuleText, target: Target, form: str | None = None, asks: bool = True) -> None:
     """Emits the pool into `module`, in the target's form or in `form`: `futex`, `pthread` or `serial`. SYMBOLS get
-    external linkage. `asks`: with `shlo_ask`."""
+    external linkage. `asks`: with `shlo_ask` and `shlo_pins`."""
     form = form or target.threads
     if asks:
-        module.define_global(ASK.text[1:], "global ptr null, align 8")
+        for word in (ASK, PINS):
+            module.define_global(word.text[1:], "global ptr null, align 8")
     _write_is_stopped(module, asks)
     if form == "serial":
         _write_serial_form(module, asks)
         return
     waiting: Waiting = {"futex": Futexes, "pthread": Conditions}[form](target)
     write_state(module, target, waiting)
-    write_workers(module, target, waiting)
+    write_workers(module, target, waiting, pins=asks)
     _write_run(module, asks)
     _write_rest(module, asks)
     _write_alone(module, asks)
@@ -106,7 +112,7 @@ def build(module: ModuleText, target: Target, form: str | None = None, asks: boo
 
 SYMBOLS = ("shlo_parallel", "shlo_pool_prepare", "shlo_pool_end", "shlo_is_stopped")
 ASK = V("ptr", "@shlo_ask")
-THREADS = Routine("threads", (*SYMBOLS, ASK.text[1:]), build)
+THREADS = Routine("threads", (*SYMBOLS, ASK.text[1:], PINS.text[1:]), build)
 """The pool as an object that all programs of a process share."""
 OF_LIBRARY = Routine("threads_of_library", SYMBOLS, functools.partial(build, asks=False))
 """The pool of an exported library."""

@@ -31,11 +31,15 @@ STACK_BYTES = 2 << 20
 """Stack of a worker. musl's default is 128 KiB; tasks keep up to 256 KiB of intermediate values on the stack."""
 ATTRIBUTE_BYTES = 128
 """Size of a thread's attributes (56 or 64 bytes) and of a set of signals (4 to 128 bytes), rounded up."""
+PINS = V("ptr", "@shlo_pins")
+MOST_CPUS = 8 * ATTRIBUTE_BYTES
+"""CPUs that a thread's mask can have."""
 
 
-def write_workers(module: ModuleText, target: Target, waiting: Waiting) -> None:
+def write_workers(module: ModuleText, target: Target, waiting: Waiting, pins: bool) -> None:
+    """Emits the functions of workers. `pins`: with `shlo_pins`, if the system can bind threads."""
     _write_worker(module, target, waiting)
-    _write_start(module, target)
+    _write_start(module, target, pins and target.system == "linux")
     _write_prepare(module)
     _write_end(module, waiting)
 
@@ -99,7 +103,7 @@ def _write_worker(module: ModuleText, target: Target, waiting: Waiting) -> None:
     b.ret(V("ptr", "null"))
 
 
-def _write_start(module: ModuleText, target: Target) -> None:
+def _write_start(module: ModuleText, target: Target, pins: bool) -> None:
     """Emits void @shlo_pool_start(ptr state, i32 want, i1 settled); see `start_workers`.
 
     It has a separate lock: preparing does not wait for a job that another thread may be running.
@@ -128,6 +132,9 @@ def _write_start(module: ModuleText, target: Target) -> None:
         worker = V("ptr", "@shlo_pool_worker")
         status = b.call("i32", "pthread_create", [handle, attributes, worker, state])
         created = b.icmp("eq", status, i32(0))
+        if pins:
+            with b.if_(b.and_(created, b.icmp("ne", b.load("ptr", PINS), V("ptr", "null")))):
+                _pin(b, b.load("i64", handle), b.cast("sext", number, "i64"))
         following = b.add(number, b.cast("zext", created, "i32"))
         atomic_store(b, following, started, "monotonic")
         creation.next(following)
@@ -139,6 +146,16 @@ def _write_start(module: ModuleText, target: Target) -> None:
     atomic_store(b, b.max_(b.load("i32", ready), enough), ready, "monotonic")
     atomic_store(b, i32(0), lock, "release")
     b.ret()
+
+
+def _pin(b: Builder, thread: V, number: V) -> None:
+    """Binds the worker with this number to its CPU. A CPU that the process has lost meanwhile is no error: the worker
+    runs anywhere."""
+    table, mask = b.load("ptr", PINS), b.alloca("i8", ATTRIBUTE_BYTES)
+    cpu = b.load("i64", b.element(b.offset(table, 8), "i64", b.urem(number, b.load("i64", table))))
+    b.memset(mask, 0, ATTRIBUTE_BYTES)
+    b.store(b.shl(i64(1), b.urem(cpu, 64)), b.element(mask, "i64", b.udiv(cpu, 64)))
+    b.call("i32", "pthread_setaffinity_np", [thread, i64(ATTRIBUTE_BYTES), mask])
 
 
 def _write_prepare(module: ModuleText) -> None:
