@@ -15,7 +15,7 @@ import mmap
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from shlo_jit import environment
@@ -34,7 +34,7 @@ _tables: list[ctypes.Array[ctypes.c_int64]] = []
 """The tables that pools point to."""
 
 
-def pin_workers(addresses: dict[str, int]) -> None:
+def pin_workers(addresses: Mapping[str, int]) -> None:
     """Makes a pool, given by the addresses of its symbols, bind the workers that it starts, if the user asks for it.
     Raises ValueError if the system cannot."""
     if not environment.flag(PIN_VARIABLE):
