@@ -25,11 +25,11 @@ MAX_BLOCKS = 256
 benchmark cases has 184."""
 
 _LAST_RETURN = re.compile(r"^  (ret [^\n]*)\n\}", re.MULTILINE)
-_UNREACHED = r"""  br i1 false, label %never.taken, label %last.block
-never.taken:
-  %unused.value = add i64 0, 0
-  br label %last.block
-last.block:
+_UNREACHED = r"""  br i1 false, label %shlo.never, label %shlo.last
+shlo.never:
+  %shlo.unused = add i64 0, 0
+  br label %shlo.last
+shlo.last:
   \1
 }"""
 _LABEL_OR_END = re.compile(r"^(?:[\w.$-]+:|\})", re.MULTILINE)

@@ -97,3 +97,22 @@ def test_subnormal_weights_are_zero_or_kept(by_output: bool) -> None:
     found = np.asarray(guarded.compile(product(2, 70, 64, "i8", by_output), cache=False)(x, q, s))
     flushed = 2.0**-126 * np.abs(x.astype(np.float64)).sum(1, keepdims=True)
     assert np.all(np.abs(found - want) <= 1e-6 * magnitude + flushed)
+
+
+@pytest.mark.parametrize("by_output", [True, False])
+def test_what_weights_are_computed_from_keeps_subnormal_numbers(by_output: bool) -> None:
+    text = product(2, 64, 64, "i8", by_output)
+    w = "tensor<64x64xbf16>"
+    text = text.replace(
+        "%3 =",
+        f"""%h = stablehlo.constant dense<8.507059e+37> : {w}
+  %w = stablehlo.multiply %2, %h : {w}
+  %3 =""",
+    ).replace("dot_general %x, %2", "dot_general %x, %w")
+    x, q, s = arrays(2, 64, 64, "i8", by_output)
+    s[...] = np.float32(2.0**-130).astype(BF16)
+    small = q.astype(np.float64) * 2.0**-130 * np.float64(np.float32(8.507059e37).astype(BF16))
+    want = x.astype(np.float64) @ (small.T if by_output else small)
+    found = np.asarray(guarded.compile(text, cache=False)(x, q, s))
+    assert np.any(want)
+    np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-6)

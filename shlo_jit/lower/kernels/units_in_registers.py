@@ -10,6 +10,7 @@ from typing import Protocol
 from shlo_jit.fuse.nest import Key, Nest
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import Condition, Expr, variables
+from shlo_jit.ir.types import DTYPES
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, i64, is_float, vector, vector_literal
 from shlo_jit.lower.elements.convert import convert
@@ -35,6 +36,7 @@ class ChunkWriter(Protocol):
         ...
 
 
+BF16 = DTYPES["bf16"]
 MakeChunkWriter = Callable[["UnitWriter", Variables, V, V, V, V], ChunkWriter]
 """Takes the variables that number a chunk's outputs, the addresses of the vectors and of the results, and the first and
 last output."""
@@ -71,7 +73,6 @@ class UnitWriter:
         params = [("ptr", f"p{i}") for i in range(pointers)] + [("i64", "first"), ("i64", "last")]
         s = self.s
         self.b = b = self.low.module.function(self.name, params, attributes="nounwind")
-        b.flushes_bf16 = s.dots is not None and s.dots.is_float
         arrays = b.params[: len(self.values)]
         self.vectors, self.results = b.params[len(self.values) : len(self.values) + 2]
         self.parts = self.results
@@ -224,9 +225,14 @@ class UnitWriter:
     def own_value(self, position: Position, width: int) -> V:
         """The elements of M, in the type of the sums, or vectors in that of the factors that instructions multiply."""
         s = self.s
+        is_bf16 = s.dots is not None and s.dots.is_float and width > 1
+        if is_bf16 and s.key in s.nest.nodes:
+            for operand in s.nest.nodes[s.key].operands:
+                self.ev.value(position, operand)  # only the elements themselves are rounded by an instruction
+        self.b.flushes_bf16 = is_bf16
         x = self.ev.value(position, s.key)
-        dtype = s.dots.element if s.dots is not None and s.dots.is_float and width > 1 else s.acc
-        y = convert(self.b, s.key[0].tensor.storage, dtype, x)
+        self.b.flushes_bf16 = False
+        y = convert(self.b, s.key[0].tensor.storage, BF16 if is_bf16 else s.acc, x)
         assert isinstance(y, V)
         return self.b.splat(y, width)
 
