@@ -70,7 +70,8 @@ end:
 
 def loop_body(module) -> str:
     text = str(module)
-    return text[text.index("loop:") : text.index("end:")]
+    start = text.index("loop:")
+    return text[start : text.index("\n\n", start)]
 
 
 def test_marked_functions_keep_values_in_registers():

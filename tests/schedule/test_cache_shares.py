@@ -26,6 +26,7 @@ SHARES = {name: value for name, value in vars(tuning).items() if isinstance(valu
 MEASURED = {
     "PREFETCH_BYTES": 2 * MIB,
     "STREAM_BYTES": 8 * MIB,
+    "FEATURES_LAST_BYTES": 4 * MIB,
     "FFT_BLOCK_BYTES": 128 * KIB,
     "ATTENTION_BLOCK_BYTES": 32 * KIB,
     "ROW_BUFFER_SHARE": 512 * KIB,
