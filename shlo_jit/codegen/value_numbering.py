@@ -3,9 +3,9 @@
 Lowering writes the same index arithmetic and loads once for each vector, and NewGVN, the only value numbering that
 llvmlite offers, removes what is repeated. Three of its faults (LLVM 20 to 22) are avoided here:
 
-- It replaces an operation on a value that differs from iteration to iteration by such a value of the results, also if
-  the operation depends on an inner loop, whose last result is then taken for all. That is disabled, and changes the
-  size of no benchmark's code.
+- An operation on a phi becomes a phi of the results for the inputs, also if the operation depends on an inner loop: its
+  last result is then taken for all iterations of that loop. This is disabled, and the code of the benchmarks keeps its
+  size.
 - All values begin in one class, which they leave as they are numbered, and some return to it. If the last value leaves
   after another has returned, an assertion about the empty class ends the process. A value in a block that nothing
   reaches stays in the class, so each function gets such a block.

@@ -15,7 +15,7 @@ from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import ORIGIN, At, Expr, NotAffine, Split
 from shlo_jit.ops import is_elementwise
-from shlo_jit.ops.runs import roles_of
+from shlo_jit.ops.runs import multiplies_bytes, roles_of
 from shlo_jit.reasons import Reason
 from shlo_jit.sizes import equal, hint_of
 
@@ -88,8 +88,7 @@ def sums_byte_products(op: Op) -> bool:
         seen.add(value)
         if value.op.name == "stablehlo.dot_general":
             batch = range(len(roles_of(value.op).lhs_batch))  # the first dimensions of the result
-            are_bytes = all(v.tensor.storage.name in ("i8", "ui8") for v in value.op.operands)
-            return are_bytes and sorted(op.ints("dimensions")) == [*batch]
+            return multiplies_bytes(value.op) and sorted(op.ints("dimensions")) == [*batch]
         todo += value.op.operands if is_elementwise(value.op) else []
     return False
 

@@ -18,7 +18,7 @@ from shlo_jit.fuse.regroup import Steps
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At, strides_of
-from shlo_jit.ops.runs import extents_of, has_few_tiles, roles_of
+from shlo_jit.ops.runs import extents_of, has_few_tiles, multiplies_bytes, roles_of
 from shlo_jit.sizes import Size
 
 
@@ -50,7 +50,7 @@ def _are_few_tiles(op: Op) -> bool:
     Products of bytes have tasks of few columns, since they read four elements of a column at a time."""
     if any(isinstance(n, Size) for v in op.operands for n in v.tensor.extents):
         return False
-    if all(v.tensor.storage.name in ("i8", "ui8") for v in op.operands):
+    if multiplies_bytes(op):
         return False
     batch, m, n, k = extents_of(op)
     return has_few_tiles(m, n, batch * m * n * k)

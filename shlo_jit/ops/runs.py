@@ -81,6 +81,11 @@ def extents_of(op: Op) -> tuple[int, int, int, int]:
     return batch, m, math.prod(rhs[d] for d in r.rhs_free), k
 
 
+def multiplies_bytes(product: Op) -> bool:
+    """Whether both operands of a product have elements of 8 bits."""
+    return all(o.tensor.storage.name in ("i8", "ui8") for o in product.operands)
+
+
 def tiles_of(m: int, n: int) -> int:
     """Returns the tasks that the rows and columns of a product of many terms make: tiles of SPLIT_TILE."""
     return -(-m // tuning.SPLIT_TILE) * -(-n // tuning.SPLIT_TILE)

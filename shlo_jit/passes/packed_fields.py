@@ -26,7 +26,7 @@ from shlo_jit.ir.core import Block, Op, Value, walk
 from shlo_jit.ir.types import DTYPES, I32, DType, tensor
 from shlo_jit.ops.bit_fields import MASK, SHIFTS
 from shlo_jit.ops.integer_ranges import splat_of
-from shlo_jit.ops.runs import extents_of
+from shlo_jit.ops.runs import extents_of, multiplies_bytes
 from shlo_jit.passes import build as mk
 from shlo_jit.passes.canonical.affine_weights import Axis, Dim, axes_before, leaves_of
 from shlo_jit.passes.context import Context
@@ -102,9 +102,8 @@ def _has_few_rows(function: Op) -> bool:
 
 
 def _is_of_byte_groups(product: Op) -> bool:
-    return all(map(mk.is_static, (*product.operands, product.result))) and (
-        all(o.tensor.storage.name in ("i8", "ui8") for o in product.operands) and extents_of(product)[0] > 1
-    )
+    is_static = all(map(mk.is_static, (*product.operands, product.result)))
+    return is_static and multiplies_bytes(product) and extents_of(product)[0] > 1
 
 
 # ---------------------------------------------------------------------------- which fields an op computes

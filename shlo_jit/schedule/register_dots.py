@@ -19,10 +19,10 @@ from shlo_jit.ir.types import DTYPES, I8, DType
 from shlo_jit.kernels.gemm.precision import fast_bf16
 from shlo_jit.kernels.target import Target
 from shlo_jit.ops.integer_ranges import range_of
+from shlo_jit.ops.runs import multiplies_bytes
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.choice import Note
 
-BYTES = {"i8", "ui8"}
 SHORT_SUM = (1 << 15) - 1
 """Largest sum in 16 bits."""
 FACTOR = 128
@@ -95,7 +95,7 @@ def register_dots(op: Op, side: int, target: Target) -> RegisterDots | None:
 def byte_dots(op: Op, side: int, target: Target) -> RegisterDots | None:
     """Returns those for a product of bytes."""
     types = [v.tensor.storage for v in op.operands]
-    if not {t.name for t in types} <= BYTES or op.result.tensor.storage.name not in ("i32", "ui32"):
+    if not multiplies_bytes(op) or op.result.tensor.storage.name not in ("i32", "ui32"):
         return None
     if target.is_x86:
         short = _short(op, side) if types[1 - side] == I8 and target.has_byte_pairs else None

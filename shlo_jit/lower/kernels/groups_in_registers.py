@@ -54,7 +54,7 @@ def _copying(low: Services, s: GroupsSchedule) -> str:
     b = low.module.function(name, params, noalias=True, attributes="nounwind")
     source, to, sums = b.params
     row, step, batch = _strides(s)
-    each = [dict(inner) for inner in combinations(s.nest, s.short)]
+    each = list(combinations(s.nest, s.short))
     is_run = step == 1 and s.along[s.lanes] == len(each)
     n = min(s.group_bytes, s.register) if is_run else 1
     with (
