@@ -17,8 +17,8 @@ from shlo_jit.schedule.boxes import Boxes, BoxSize, Parts, boxes_of
 COMPUTED = Reason("computed-operand", "the convolution computes its elements where it packs them")
 
 
-def how_computed(step: ComputedOperandStep) -> str:
-    """Returns how boxes of the kernel number its elements: by rows if the window's positions are adjacent in them."""
+def order_of(step: ComputedOperandStep) -> str:
+    """Returns how the kernel is best computed: by rows if the window's positions are adjacent in it."""
     dims = _dims(step)
     own = step.product.op.operands[1].tensor.extents
     inner = [d for d in range(len(own)) if own[d] != 1][-1:]

@@ -29,7 +29,7 @@ from shlo_jit.ops.convolution_shape import conv_shape, reversals
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.boxes import Boxes
 from shlo_jit.schedule.choice import Note, count
-from shlo_jit.schedule.computed_kernel import COMPUTED, boxes_of_kernel, how_computed
+from shlo_jit.schedule.computed_kernel import COMPUTED, boxes_of_kernel, order_of
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.convolution_decisions import Decisions, Problem, decide
 from shlo_jit.schedule.epilogue import WithEpilogue, move_of_epilogue, place_epilogue
@@ -135,7 +135,7 @@ def convolution_of(
     is_constant = kernel is not None and kernel.name == "stablehlo.constant" and kernel.result.tensor.size != 0
     has_idle = any(of_all.has_idle_positions(axis) for axis in (1, 2))
     leaves_out = kernel is not None and is_constant and has_idle and is_finite(kernel.constant)
-    computes = "" if computing is None else how_computed(computing)
+    computes = "" if computing is None else order_of(computing)
     problem = Problem(Geometry(shape, types, target), is_constant, leaves_out, calls, computes)
     d = decide(problem, moves)
     form = form_of(problem.geometry, d.description)

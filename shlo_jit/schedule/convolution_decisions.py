@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar, cast
 
 from shlo_jit import tuning
+from shlo_jit.kernels.convolution.computed_kernel import how_computed
 from shlo_jit.kernels.convolution.description import GATHERED, IN_PLACE, Description, Variant
 from shlo_jit.kernels.convolution.geometry import Geometry
 from shlo_jit.kernels.convolution.legality import against_edge, against_field, against_image, against_variant
@@ -81,7 +82,7 @@ class Problem(NamedTuple):
     calls: int = 1
     """Approximate number of calls with this shape."""
     computes: str = ""
-    """See `Description.computes`."""
+    """How the kernel is best computed while it is packed; empty if it is in memory."""
 
 
 class Decisions(NamedTuple):
@@ -323,7 +324,7 @@ class _Decider:
         kernel = self._or("kernel", "ahead" if self.p.is_constant else "shared")
         panels = tuning.CONV_WINDOW_PANELS if g.window_size > 1 else tuning.CONV_PIXEL_PANELS
         d = Description(v, image, kernel, rows=0, runs=runs, skips_lines=skips, panels=panels)
-        return d._replace(copy_bytes=tuning.CONV_COPY_BYTES, computes=self.p.computes)
+        return d._replace(copy_bytes=tuning.CONV_COPY_BYTES, computes=how_computed(g.plan, v, self.p.computes))
 
     def _lines(self, part: int) -> int:
         """Returns the lines of all images; parts of lines count as lines."""

@@ -9,7 +9,7 @@ kernels, `by_rows`: the terms are all positions of some input features, and are 
 from __future__ import annotations
 
 from shlo_jit.kernels.builder import ModuleText
-from shlo_jit.kernels.convolution.description import BY_ROWS, Variant
+from shlo_jit.kernels.convolution.description import BY_POSITION, BY_ROWS, Variant
 from shlo_jit.kernels.convolution.input import FRAME, TASK_PARAMS, copy_symbols, packers
 from shlo_jit.kernels.convolution.kernel_panels import WeightsTask, emit_spread, spread_symbol
 from shlo_jit.kernels.gemm.computed import BOX_TERMS, BOX_WIDTH
@@ -30,6 +30,14 @@ ROW_TERMS = 256
 def panel_width(plan: GemmPlan, v: Variant) -> int:
     """Returns the output features of a panel."""
     return 1 if v.leaf == "dot" else plan.nr if v.rows == "pixels" else plan.mr
+
+
+def how_computed(plan: GemmPlan, v: Variant, wanted: str) -> str:
+    """Returns `wanted`, or by position if panels are not as wide as what is written by rows: several features and,
+    without masks, whole vectors of them."""
+    width = panel_width(plan, v)
+    writes_panels = width > 1 if plan.masks else width % plan.lanes == 0
+    return BY_POSITION if wanted == BY_ROWS and not writes_panels else wanted
 
 
 def kernel_box(plan: GemmPlan, v: Variant, computes: str, positions: int) -> tuple[int, int]:
