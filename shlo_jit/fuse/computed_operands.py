@@ -48,17 +48,18 @@ def form_computed_operands(block: PlanBlock) -> None:
         for convolution in images:
             found = _view_of_convolution(steps, convolution) or computed_kernel(steps, convolution)
             found = _commit(steps, convolution, found) if isinstance(found, Candidate) else found
-            convolution.operands_in_memory = found
+            convolution.refuse("computed operand", found)
         for product in grouped:
             found = _candidate_of(steps, product, 1)
-            product.operands_in_memory = _commit(steps, product, found) if isinstance(found, Candidate) else found
+            found = _commit(steps, product, found) if isinstance(found, Candidate) else found
+            product.refuse("computed operand", found)
         for product in products:
             found = computed_operand(steps, product)
             is_committed = isinstance(found, Candidate)
             if isinstance(found, Candidate):
                 found = _commit(steps, product, found)
                 is_committed = found is None
-            product.operands_in_memory = found
+            product.refuse("computed operand", found)
             if not is_committed and (candidate := matrix_as_computed(steps, product)) is not None:
                 _commit(steps, product, candidate)
         steps.finish()
