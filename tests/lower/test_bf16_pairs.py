@@ -79,6 +79,12 @@ def test_schedule() -> None:
 
 
 @pytest.mark.parametrize("by_output", [True, False])
+def test_weights_are_rounded_in_pairs(by_output: bool) -> None:
+    text = shlo_jit.compile(product(1, 256, 256, "i8", by_output), cache=False).text("asm")
+    assert text.count("vcvtne2ps2bf16") >= text.count("vdpbf16ps") > 0
+
+
+@pytest.mark.parametrize("by_output", [True, False])
 def test_infinities_and_nans(by_output: bool) -> None:
     x, q, s = arrays(2, 64, 64, "i8", by_output)
     x[0, 5], s[7], s[9], q[...] = np.inf, np.nan, np.inf, np.where(q == 0, 1, q)
