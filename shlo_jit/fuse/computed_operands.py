@@ -135,7 +135,7 @@ def reads_floats_once(product: OpStep, side: int, source: Value) -> bool:
     out terms or columns has another one. The first operand's rows may be the pixels of an image, which line tiles cut:
     their bits must not depend on that."""
     op, r = product.op, roles_of(product.op)
-    if side == 0 or product.ranges is not None or product.needed_columns is not None:
+    if side == 0 or product.key_range is not None:
         return False
     if not all(v.tensor.storage.name in FLOATS for v in (*op.operands, source)):
         return False

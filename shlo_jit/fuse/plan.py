@@ -104,6 +104,24 @@ class Pieces(NamedTuple):
     dimension: int
 
 
+class KeyRange(NamedTuple):
+    """For each row of a product, the terms that are not zero (`ops/ranged.py`), or the columns that matter
+    (`row_ranges.py`): the keys of attention that a mask leaves."""
+
+    starts: Value
+    """For each row, the first key."""
+    ends: Value
+    """For each row, the end of the keys."""
+    are_terms: bool
+    """Whether the keys are the product's terms, not its columns."""
+    adds_zeros: bool = False
+    """Whether the products of 0 and the terms that are left out are added."""
+
+    @property
+    def bounds(self) -> tuple[Value, Value]:
+        return self.starts, self.ends
+
+
 @dataclass(eq=False)
 class OpStep(Step):
     """A dedicated kernel: dot, convolution, window, scatter, sort, ...; `epilogue` runs on its tiles."""
@@ -112,12 +130,8 @@ class OpStep(Step):
     epilogue: NestStep | None = None
     pieces: Pieces | None = None
     """For a product: the operand that is read in segments."""
-    ranges: tuple[Value, Value] | None = None
-    """For a product: for each row, the first term and the end of those that are not zero (`ops/ranged.py`)."""
-    adds_zeros: bool = False
-    """Whether the products of 0 and the terms that are left out are added."""
-    needed_columns: tuple[Value, Value] | None = None
-    """For a product: for each row, the first column and the end of those that matter (`row_ranges.py`)."""
+    key_range: KeyRange | None = None
+    """For a product: the terms or columns that it computes, if not all."""
 
     @property
     def operands(self) -> list[Value]:
@@ -188,7 +202,7 @@ class RowRanges(NamedTuple):
     @property
     def adds_zeros(self) -> bool:
         """Whether the products of 0 and the terms that are left out are added."""
-        return self.terms.adds_zeros
+        return self.terms.key_range is not None and self.terms.key_range.adds_zeros
 
 
 @dataclass(eq=False)

@@ -217,7 +217,7 @@ class _Forming(Steps):
     def moved_operand(self, product: OpStep) -> Candidate | None:
         """Returns the loop that would copy the right operand of a product which needs a range of keys. As a stage, the
         product reads it where it is."""
-        if product.ranges is None and product.needed_columns is None:
+        if product.key_range is None:
             return None
         found = computed_operand(self, product)
         if not isinstance(found, Candidate) or not found.operand.side or not found.writer.writes:
