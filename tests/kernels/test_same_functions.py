@@ -12,7 +12,6 @@ from elementary_programs import differing, program
 import shlo_jit
 from shlo_jit.codegen.target import check_runs_here, resolve
 
-
 OF_AVX512 = {"tanh f32", "erf f32", "erfc f32"}
 OTHERS = {"exp f32", "log f32", "sin f32", "logistic f32", "sqrt f32", "atan2 f32"}
 
