@@ -38,7 +38,7 @@ def random_convolution(
     """A program with one convolution, and its arguments. `images`: their number, whatever the seed says; it changes
     nothing else. `values`: makes random elements; otherwise sums of bf16 are exact."""
     rng = random.Random(seed)
-    shapes = _shapes(rng, images)
+    shapes = shapes_of(rng, images)
     dtype, out = rng.choice(types)
     make = values or _random_values
     image, filters, result, numbers, window, groups = shapes
@@ -66,7 +66,9 @@ def random_convolution(
     return f"func.func @main({', '.join(parameters)}) -> {y} {{\n  {body}\n}}", arrays
 
 
-def _shapes(rng: random.Random, images: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], str, str, int]:
+def shapes_of(
+    rng: random.Random, images: int = 0
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], str, str, int]:
     """Shapes of image, kernel and result, dimension numbers, the window's attributes, and groups."""
     while True:
         rank = rng.choice((1, 2, 2, 2, 2, 3))
