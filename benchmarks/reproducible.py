@@ -26,6 +26,8 @@ from shlo_jit.runtime.executable import Executable
 
 SECONDS = 0.5
 """CPU time for a case."""
+SAMPLES = 8
+"""Minimum samples of a case."""
 LEAST_SECONDS = 0.01
 """CPU time of a sample: shorter calls are repeated."""
 
@@ -73,7 +75,7 @@ def measure(built: Built) -> tuple[float, float] | None:
     calls = [lambda: old(*given), lambda: new(*given)]
     count = max(1, int(LEAST_SECONDS / max(1e-7, *(seconds(call, 1) for call in calls))))
     found: list[list[float]] = [[], []]
-    while sum(map(sum, found)) * count < SECONDS:
+    while len(found[0]) < SAMPLES or sum(map(sum, found)) * count < SECONDS:
         for call, times in zip(calls, found, strict=True):
             times.append(seconds(call, count))
     return min(found[0]), min(found[1])
