@@ -39,18 +39,16 @@ def digest(array: Any) -> str:
 
 
 class Run:
-    """The programs for a batch, a chunk and a number of threads."""
+    """The programs for a batch, a chunk and a number of threads. Each is compiled when it is needed."""
 
     def __init__(self, model: Model, batch: int, chunk: int, threads: int, slots: int) -> None:
         given: dict[str, Any] = {"constants": named_arrays(model), "donate": donated(model), "threads": threads}
         module = build(model, chunk, slots, batch)
-        programs: list[Any] = [
-            shlo_jit.compile(module, name, reproducible=True, assume_finite=True, **given) for name in FUNCTIONS
-        ]
-        self.prompt, self.next = programs
+        self._program = lambda name: shlo_jit.compile(module, name, reproducible=True, assume_finite=True, **given)
+        self.prompt: Any = self._program(FUNCTIONS[0])
         self.batch, self.chunk = batch, chunk
         self.states: list[Any] = [
-            np.array([0, 0], np.uint64), *(np.zeros(port.shape, np.float32) for port in self.next.inputs[STATES:])
+            np.array([0, 0], np.uint64), *(np.zeros(port.shape, np.float32) for port in self.prompt.inputs[STATES:])
         ]  # fmt: skip
         self.token = np.zeros((batch, 1), np.int32)
 
@@ -69,9 +67,10 @@ class Run:
 
     def decode(self, position: int, count: int) -> Iterator[str]:
         """Yields the digests of the first sequence's scores."""
+        following: Any = self._program(FUNCTIONS[1])
         at, ones = np.full(self.batch, position, np.int32), np.ones(self.batch, np.int32)
         for _ in range(count):
-            found, scores, *self.states = self.next(self.token, np.int32(0), at, ones, *GREEDY, *self.states)
+            found, scores, *self.states = following(self.token, np.int32(0), at, ones, *GREEDY, *self.states)
             self.token, at = np.asarray(found).reshape(-1, 1), at + np.int32(1)
             yield digest(np.asarray(scores)[0])
 

@@ -34,3 +34,6 @@ class Reason(NamedTuple):
         if cause is None:
             return self
         return self._replace(cause=cause if self.cause is None else self.cause.then(cause))
+
+
+FIXED = Reason("reproducible-sum", "the order of a reproducible sum depends on its own elements alone")

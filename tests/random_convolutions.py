@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-NUMPY = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "i8": np.int8, "i32": np.int32}
+NUMPY = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "i8": np.int8,
+    "i32": np.int32,
+}
+Values = Callable[[random.Random, str, tuple[int, ...]], np.ndarray]
 TYPES = (("f32", "f32"), ("f32", "f32"), ("f64", "f64"), ("bf16", "f32"), ("i8", "i32"))
 """Elements of operands and result."""
 LAYOUTS = ("last", "last", "first", "images", "mixed")
@@ -23,14 +32,18 @@ def tensor(shape: tuple[int, ...], dtype: str) -> str:
     return f"tensor<{''.join(f'{n}x' for n in shape)}{dtype}>"
 
 
-def random_convolution(seed: int) -> tuple[str, list[np.ndarray]]:
-    """A program with one convolution, and its arguments."""
+def random_convolution(
+    seed: int, images: int = 0, types: Sequence[tuple[str, str]] = TYPES, values: Values | None = None
+) -> tuple[str, list[np.ndarray]]:
+    """A program with one convolution, and its arguments. `images`: their number, whatever the seed says; it changes
+    nothing else. `values`: makes random elements; otherwise sums of bf16 are exact."""
     rng = random.Random(seed)
-    shapes = shapes_of(rng)
-    dtype, out = rng.choice(TYPES)
+    shapes = shapes_of(rng, images)
+    dtype, out = rng.choice(types)
+    make = values or _random_values
     image, filters, result, numbers, window, groups = shapes
     x, w, y = tensor(image, dtype), tensor(filters, dtype), tensor(result, out)
-    arrays = [_values(rng, dtype, image), _values(rng, dtype, filters)]
+    arrays = [make(rng, dtype, image), make(rng, dtype, filters)]
     attributes = f"{{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}}"
     lines, parameters = [], [f"%x: {x}"]
     if rng.random() < 0.5:  # a constant kernel
@@ -45,7 +58,7 @@ def random_convolution(seed: int) -> tuple[str, list[np.ndarray]]:
     then = rng.choice(("", "", "negate", "bias"))
     if then == "bias":
         parameters.append(f"%b: {y}")
-        arrays.append(_values(rng, out, result))
+        arrays.append(make(rng, out, result))
         lines.append(f"%y = stablehlo.add %c, %b : {y}")
     elif then:
         lines.append(f"%y = stablehlo.{then} %c : {y}")
@@ -53,7 +66,9 @@ def random_convolution(seed: int) -> tuple[str, list[np.ndarray]]:
     return f"func.func @main({', '.join(parameters)}) -> {y} {{\n  {body}\n}}", arrays
 
 
-def shapes_of(rng: random.Random) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], str, str, int]:
+def shapes_of(
+    rng: random.Random, images: int = 0
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], str, str, int]:
     """Shapes of image, kernel and result, dimension numbers, the window's attributes, and groups."""
     while True:
         rank = rng.choice((1, 2, 2, 2, 2, 3))
@@ -77,6 +92,7 @@ def shapes_of(rng: random.Random) -> tuple[tuple[int, ...], tuple[int, ...], tup
         output = [((n - 1) * d + 1 + sum(p) - (k - 1) * r - 1) // s + 1 for n, d, p, k, r, s in every]
         work = batch * groups * ci * co * int(np.prod(output)) * int(np.prod(size))
         if min(output) > 0 and work <= WORK:
+            batch = images or batch
             break
     window = f"stride = {strides}, pad = {[list(p) for p in pads]}, lhs_dilate = {apart}, rhs_dilate = {holes}"
     if rng.random() < 0.2:
@@ -103,7 +119,7 @@ def shapes_of(rng: random.Random) -> tuple[tuple[int, ...], tuple[int, ...], tup
     return shapes[0], shapes[1], shapes[2], f"[{named[0]}]x[{named[1]}]->[{named[2]}]", window, groups
 
 
-def _values(rng: random.Random, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+def _random_values(rng: random.Random, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     """Random elements. Those of bf16 are small integers: their sums are exact, and a result is rounded once."""
     made = np.random.default_rng(rng.randrange(1 << 30))
     t = np.dtype(NUMPY[dtype])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -87,6 +88,47 @@ def mlp(x: jax.Array, up: jax.Array, down: jax.Array) -> jax.Array:
     return x + jax.nn.gelu(layer_norm(x) @ up) @ down
 
 
+def windows() -> dict[str, Case]:
+    """Convolutions and pooling of images [row, height, width, channel]."""
+
+    def convolution(x: jax.Array, w: Any, *, layout: str = "NHWC", padding: Any = "SAME", **options: Any) -> jax.Array:
+        return jax.lax.conv_general_dilated(x, w, (1, 1), padding, dimension_numbers=(layout, "HWIO", layout), **options)
+
+    def pooled(x: jax.Array, f: Rows, start: float, padding: str) -> jax.Array:
+        return jax.lax.reduce_window(x, np.float32(start), f, (1, 3, 3, 1), (1, 2, 2, 1), padding)
+
+    images, kernel = normal(64, 9, 11, 24), normal(3, 3, 24, 33)
+    gradient = jax.grad(lambda x: (pooled(x, jax.lax.max, -np.inf, "SAME") ** 2).sum())
+    return {
+        "convolution": Case(convolution, images, [kernel]),
+        "convolution with a constant kernel": Case(lambda x: jax.nn.relu(convolution(x, kernel)), images),
+        "planes": Case(partial(convolution, layout="NCHW"), normal(64, 24, 9, 11), [kernel]),
+        "depthwise": Case(partial(convolution, feature_group_count=24), images, [normal(3, 3, 1, 24)]),
+        "depthwise 5x5": Case(partial(convolution, feature_group_count=24), images, [normal(5, 5, 1, 24)]),
+        "depthwise planes": Case(
+            partial(convolution, layout="NCHW", feature_group_count=24), normal(64, 24, 9, 11), [normal(3, 3, 1, 24)]
+        ),
+        "groups of channels": Case(partial(convolution, feature_group_count=6), images, [normal(3, 3, 4, 24)]),
+        "one feature": Case(convolution, images, [normal(3, 3, 24, 1)]),
+        "dilated input": Case(partial(convolution, lhs_dilation=(2, 2), padding=[(1, 2), (2, 1)]), images, [kernel]),
+        "dilated window": Case(partial(convolution, rhs_dilation=(2, 2)), images, [kernel]),
+        "bf16 convolution": Case(
+            convolution, normal(64, 9, 11, 24, dtype=jnp.bfloat16), [normal(3, 3, 24, 33, dtype=jnp.bfloat16)]
+        ),
+        "f16 convolution": Case(
+            convolution, normal(64, 9, 11, 24, dtype=jnp.float16), [normal(3, 3, 24, 33, dtype=jnp.float16)]
+        ),
+        "patches": Case(
+            lambda x, w: jax.lax.conv_general_dilated(x, w, (8, 8), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")),
+            normal(64, 32, 32, 3),
+            [normal(8, 8, 3, 48)],
+        ),
+        "average pooling": Case(lambda x: pooled(x, jax.lax.add, 0.0, "SAME") / 9, images),
+        "maximum pooling": Case(lambda x: (pooled(x, jax.lax.max, -np.inf, "SAME"), gradient(x)), images),
+    }
+
+
+PLACES = np.random.default_rng(0).integers(0, 40, 300).astype(np.int32)
 PLACED = np.concatenate([np.arange(64, dtype=np.float32)[:, None] * 3, normal(64, 128)], 1)
 CASES = {
     "product": Case(jnp.matmul, normal(64, K), [W]),
@@ -120,6 +162,17 @@ CASES = {
     "attention over a cache": Case(attend, PLACED, [normal(4, 256, 32), normal(4, 256, 32)]),
     "attention": Case(attend_own, normal(64, 2 * 4 * 33 * 32)),
     "feed-forward": Case(mlp, normal(64, 96), [normal(96, 400), normal(400, 96)]),
+    **windows(),
+    "cumulative sums": Case(lambda x: (jnp.cumsum(x, -1), jnp.cumsum(x, 1)), normal(64, 37, 70)),
+    "cumulative sums from the end": Case(lambda x: jax.lax.cumsum(x, 1, reverse=True), normal(64, 1003)),
+    "cumulative products": Case(lambda x: jnp.cumprod(x + 1, -1), normal(64, 45)),
+    "scattered sums": Case(lambda x, at: jax.vmap(jnp.zeros(40).at[at].add)(x), normal(64, 300), [PLACES]),
+    "added rows": Case(lambda x, at: jnp.zeros((len(x), 40)).at[:, at].add(x), normal(64, 300), [PLACES]),
+    "transforms": Case(
+        lambda x: (jnp.fft.fft(x), jnp.fft.fft(x[:, :60]), jnp.fft.fft2(x.reshape(-1, 3, 74))), normal(64, 222)
+    ),
+    "real transforms": Case(lambda x: (jnp.fft.rfft(x), jnp.fft.irfft(x[:, :33] + 0j)), normal(64, 96)),
+    "batch norm": Case(lambda x: jax.nn.relu((x - x.mean((1, 2), keepdims=True)) * W[0, :33]), normal(64, 5, 6, 33)),
     "logits": Case(lambda x, w: jax.nn.log_softmax(x @ w), normal(64, 96), [normal(96, 2000)]),
 }
 

@@ -39,7 +39,7 @@ C_FUNCTIONS = frozenset(
         "raise rand read realloc remove rename scanf select signal sleep snprintf sprintf srand sscanf stat strcat "
         "strchr strcmp strcpy strlen strncmp strncpy strstr strtod strtol strtoul syscall sysconf system time unlink "
         "vprintf wait write clock_gettime sched_getaffinity sched_setaffinity sched_yield aligned_alloc posix_memalign "
-        "_fltused VirtualAlloc VirtualFree".split()
+        "getrusage _fltused VirtualAlloc VirtualFree".split()
     )
 )
 """Functions of the C library and the system that libraries call, or that compilers and linkers know."""

@@ -7,6 +7,7 @@ The loop that computes the operand writes 64 MB and the product reads them again
 without reductions will do that visits each element of the operand once: conversions, scales, zero points, numbers that
 are unpacked by shifts. Legality: which product, term and column does an iteration of the loop compute. Profit: the loop
 reads fewer bytes than it writes, or only moves elements that the product can read where they lie (`operand_views.py`).
+One operand is computed so. Both may be read where they lie, if one of them lies there as in a copy.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest, Store, covers, is_wide, space_of
-from shlo_jit.fuse.operand_views import is_gathered, source_of, view_of
+from shlo_jit.fuse.operand_views import is_contiguous, is_gathered, source_of, view_of
 from shlo_jit.fuse.plan import ComputedOperand, ComputedOperandStep, NestStep, OpStep, PlanBlock, ViewStep
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.regroup import Steps
@@ -57,7 +58,7 @@ def form_computed_operands(block: PlanBlock) -> None:
             found = computed_operand(steps, product)
             is_committed = isinstance(found, Candidate)
             if isinstance(found, Candidate):
-                found = _commit(steps, product, found)
+                found = _commit(steps, product, found, _other_view(steps, product, found))
                 is_committed = found is None
             product.refuse("computed operand", found)
             if not is_committed and (candidate := matrix_as_computed(steps, product)) is not None:
@@ -155,6 +156,20 @@ def computed_operand(steps: Steps, product: OpStep) -> Candidate | Refusal | Non
         elif candidate is not None:
             found.append(candidate)
     return max(found, key=lambda candidate: candidate.saved, default=refusal)
+
+
+def _other_view(steps: Steps, product: OpStep, first: Candidate) -> Candidate | None:
+    """Returns the loop that only copies the other operand, if both are views and the product can read both where they
+    lie. One of them lies there as it does in a copy, so that nothing is slower: rows of a longer matrix."""
+    other = _candidate_of(steps, product, 1 - first.operand.side)
+    if not isinstance(other, Candidate) or not first.writer.writes or other.writer is first.writer:
+        return None
+    both = [(c.nest, c.operand) for c in (first, other)]
+    is_few = any(_is_few(product.op, side) for side in (0, 1))
+    if is_few or all(map(_is_byte, product.op.operands)) or product.ranges is not None:
+        return None
+    are_views = all(view_of(*one) is not None for one in both)
+    return other if are_views and any(is_contiguous(*one) for one in both) else None
 
 
 def _view_of_convolution(steps: Steps, convolution: OpStep) -> Candidate | None:
@@ -357,14 +372,16 @@ def _numbers(nest: Nest, store: Store, shape: Sequence[int], dims: tuple[int, ..
     return found
 
 
-def _commit(steps: Steps, product: OpStep, candidate: Candidate) -> Refusal | None:
-    """Replaces the loop and the product by one step."""
+def _commit(steps: Steps, product: OpStep, candidate: Candidate, other: Candidate | None = None) -> Refusal | None:
+    """Replaces the loop and the product by one step. `other`: a loop that copies the other operand, and goes along."""
     _, writer, views, nest, operand = candidate
+    more = [] if other is None else [other.writer]
+    views = [*views, *(other.views if other is not None else [])]
     is_view = writer.writes and view_of(nest, operand) is not None
     are_bytes = all(map(_is_byte, product.op.operands))
     total = None if (is_view and not are_bytes) or product.op.name != PRODUCT else summed(steps, product)
-    parts = [*([writer] if writer.writes else []), *views, product, *([total[0]] if total is not None else [])]
-    inside = [v for s in (writer, *views, *([product] if total is not None else [])) for v in s.writes]
+    parts = [*([writer] if writer.writes else []), *more, *views, product, *([total[0]] if total is not None else [])]
+    inside = [v for s in (writer, *more, *views, *([product] if total is not None else [])) for v in s.writes]
     last = parts[-1]
     step = ComputedOperandStep(
         reads=[v for v in dict.fromkeys(v for s in parts if s not in views for v in s.reads) if v not in inside],
@@ -376,11 +393,14 @@ def _commit(steps: Steps, product: OpStep, candidate: Candidate) -> Refusal | No
         producer=writer,
         product=product,
         operand=operand,
+        other=None if other is None else (other.writer, other.operand),
         summed=None if total is None else total[2],
     )
     refusal = steps.replace(parts, step)
     if refusal is None:
         writer.nest = nest
+        if other is not None:
+            other.writer.nest = other.nest
         if total is not None:
             total[0].nest = total[1]
     return refusal

@@ -326,6 +326,8 @@ class ComputedOperandStep(StagedStep):
     """The loop; it writes nothing if it only reads the operand."""
     product: OpStep = None  # type: ignore[assignment]
     operand: ComputedOperand = None  # type: ignore[assignment]
+    other: tuple[NestStep, ComputedOperand] | None = None
+    """The loop of the other operand, if both are read where they lie in other arrays."""
     summed: Summed | None = None
     """The sum over a batch of products, if only that is wanted: the loop runs on the tiles of each product."""
 
@@ -334,7 +336,8 @@ class ComputedOperandStep(StagedStep):
     @property
     def parts(self) -> Sequence[Step]:
         producer = (self.producer,) if self.producer.writes else ()
-        return (*producer, self.product, *((self.summed.step,) if self.summed is not None else ()))
+        other = (self.other[0],) if self.other is not None else ()
+        return (*producer, *other, self.product, *((self.summed.step,) if self.summed is not None else ()))
 
     def read_beside(self, nest: Nest) -> list[Value]:
         if self.summed is not None and nest is self.summed.step.nest:

@@ -27,7 +27,10 @@ def schedule_computed_operand(step: ComputedOperandStep, context: Context) -> Ke
     if step.product.op.name == CONVOLUTION:
         if view_of(step.producer.nest, step.operand) is None:
             return schedule_convolution(step.product, context, computing=step)
-        return schedule_convolution(step.product, context, _viewed(step, context))
+        (viewed,) = _viewed(step, context)
+        return schedule_convolution(step.product, context, viewed)
+    if step.other is not None:
+        return schedule_dot(step.product, context, _viewed(step, context))
     layout = layout_of(step.product.op)
     rows = layout.result.m if step.operand.side else layout.result.n
     view = view_of(step.producer.nest, step.operand)
@@ -46,9 +49,10 @@ def schedule_computed_operand(step: ComputedOperandStep, context: Context) -> Ke
     return schedule_in_panels(step, layout, context)
 
 
-def _viewed(step: ComputedOperandStep, context: Context) -> Viewed:
-    """The operand that is read where it lies."""
-    return viewed_operand(step.producer.nest, step.operand, context.target)
+def _viewed(step: ComputedOperandStep, context: Context) -> tuple[Viewed, ...]:
+    """The operands that are read where they lie."""
+    found = [(step.producer, step.operand), *([step.other] if step.other is not None else [])]
+    return tuple(viewed_operand(writer.nest, operand, context.target) for writer, operand in found)
 
 
 def _is_read_in_registers(step: ComputedOperandStep, view: View, context: Context) -> bool:

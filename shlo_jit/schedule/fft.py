@@ -152,7 +152,7 @@ def _axes_of(op: Op, target: Target) -> list[Axis]:
     source, result = op.operands[0].tensor, op.result.tensor
     complex_bytes = max(source.storage.itemsize, result.storage.itemsize)
     part = {8: "float", 16: "double"}[complex_bytes]
-    rank, lanes = source.rank, target.lanes(complex_bytes * 4)
+    rank, lanes, is_fixed = source.rank, target.lanes(complex_bytes * 4), target.reproducible
     inverse = kind in ("IFFT", "IRFFT")
     complex_shape = source.extents if kind == "IRFFT" else result.extents
     first = rank - len(lengths)
@@ -161,9 +161,9 @@ def _axes_of(op: Op, target: Target) -> list[Axis]:
     def complex_axis(d: int) -> Axis:
         n, inner, outer = complex_shape[d], math.prod(complex_shape[d + 1 :]), math.prod(complex_shape[:d])
         columns = _columns(n, inner, lanes, complex_bytes, target.bytes_of(tuning.FFT_BLOCK_BYTES))
-        block = inner == 1 and in_blocks("c2c", n, hint_of(outer), lanes)
+        block = inner == 1 and not is_fixed and in_blocks("c2c", n, hint_of(outer), lanes)
         factor = scale if d == first and kind == "IFFT" else 1.0
-        t = Transform("c2c", part, n, columns, inner, inverse, lanes, factor, block)
+        t = Transform("c2c", part, n, columns, inner, inverse, lanes, factor, block, is_fixed)
         return Axis(t, tuple(plan(t)), outer, inner, n, n, complex_bytes, complex_bytes)
 
     if kind in ("FFT", "IFFT"):
@@ -171,7 +171,8 @@ def _axes_of(op: Op, target: Target) -> list[Axis]:
     n, outer = lengths[-1], math.prod(complex_shape[:-1])
     half = n // 2 + 1
     which = "r2c" if kind == "RFFT" else "c2r"
-    t = Transform(which, part, n, 1, 1, inverse, lanes, scale, in_blocks(which, n, hint_of(outer), lanes))
+    block = not is_fixed and in_blocks(which, n, hint_of(outer), lanes)
+    t = Transform(which, part, n, 1, 1, inverse, lanes, scale, block, is_fixed)
     passes = tuple(plan(t))
     others = [complex_axis(d) for d in range(first, rank - 1)]
     if kind == "RFFT":

@@ -16,7 +16,7 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At
 from shlo_jit.kernels.target import Target
-from shlo_jit.reasons import Reason
+from shlo_jit.reasons import FIXED, Reason
 from shlo_jit.schedule.choice import Choice, Note, count
 from shlo_jit.schedule.interior import Interior, interior_conditions
 from shlo_jit.schedule.kernel import Allowed, KernelSchedule
@@ -35,7 +35,6 @@ from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.selection import index_values, selection_of
 from shlo_jit.schedule.short_loops import longer_loop
 from shlo_jit.schedule.space import (
-    FIXED,
     GIVEN,
     Order,
     Part,

@@ -83,7 +83,7 @@ class ProductSchedule(WithEpilogue, PanelsSchedule):
     decisions: Decisions
     moves: tuple[Move, ...]
     """The same decisions as moves, and where the epilogue runs."""
-    viewed: Viewed | None = None
+    viewed: tuple[Viewed, ...] = ()
     """An operand that is read where it lies in another array."""
     ranged: InRange | None = None
     """The ranges of terms or columns that each product needs."""
@@ -118,7 +118,7 @@ class ProductSchedule(WithEpilogue, PanelsSchedule):
     @property
     def notes(self) -> list[Note]:
         after = self.epilogue.notes if self.epilogue else [self.written.note] if self.written else []
-        view = [Note("operand", "read where it lies", READ_IN_PLACE)] if self.viewed is not None else []
+        view = [Note("operand", "read where it lies", READ_IN_PLACE) for _ in self.viewed]
         if self.ranged is not None:
             r, what = self.result, "terms" if self.ranged.is_terms else "columns"
             keys = self.ranged.keys
@@ -128,16 +128,16 @@ class ProductSchedule(WithEpilogue, PanelsSchedule):
         return [*view, *self.kernel_notes, *after]
 
 
-def schedule_dot(step: OpStep, context: Context, viewed: Viewed | None = None) -> KernelSchedule:
-    """Returns the schedule of a product. `viewed`: an operand that is read where it lies in another array."""
+def schedule_dot(step: OpStep, context: Context, viewed: tuple[Viewed, ...] = ()) -> KernelSchedule:
+    """Returns the schedule of a product. `viewed`: the operands that are read where they lie in other arrays."""
     op, moves = step.op, context.given.get(id(step))
     if op.result.tensor.size == 0:
         check_used(moves or (), ())
         return NOTHING
     roles, types, target = roles_of(op), gemm_types(op), context.target
     layout = layout_of(op)
-    if viewed is not None:
-        layout = layout._replace(operands=viewed.strides(layout.operands))
+    for one in viewed:
+        layout = layout._replace(operands=one.strides(layout.operands))
     product = _product(step, layout, context)
     d, plan = decide(product, moves), product.plan
     place = next(iter(of_kind(moves or (), ComputeAt)), None)

@@ -14,7 +14,7 @@ from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import At, Expr
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.target import Target
-from shlo_jit.reasons import Reason
+from shlo_jit.reasons import FIXED, Reason
 from shlo_jit.schedule.choice import Choice
 from shlo_jit.schedule.moves import Fuse, IllegalMove, Move, Reorder, Vectorize, of_kind
 from shlo_jit.schedule.sum_order import fixes_order
@@ -390,9 +390,6 @@ def _fixed_vector(
         if 1 in steps and steps <= {0, 1} and not any(_depends(merged, s.at, v) for e in offsets for s in e.syms):
             return Choice(v, FIXED)
     return _choose_vector(nest, merged, rows, inner, [])
-
-
-FIXED = Reason("reproducible-sum", "the order of a reproducible sum depends on its own elements alone")
 
 
 def side_by_side(e: Expr, extents: dict[int, int], v: int, others: Sequence[int]) -> int | None:

@@ -294,7 +294,7 @@ def scan_dim(dims: list[Dim]) -> int | None:
 def _scan(op: Op, dims: list[Dim], k: int, target: Target) -> Scan:
     n, rows, columns = dims[k].extent, prod(d.extent for d in dims[:k]), prod(d.extent for d in dims[k + 1 :])
     types = [v.tensor.storage for v in (*op.operands, *op.results, *op.block().arguments)]
-    width = choose_lanes(target, types, n if columns == 1 else columns)
+    width = choose_lanes(target.of_sums, types, n if columns == 1 else columns)
     small = body_cost(op.block()) <= tuning.SCAN_SIMPLE_COST and len(op.results) == 1
     block = width * (tuning.SCAN_ROWS if small else 1)
     blocks = -(-columns // block)

@@ -111,16 +111,23 @@ class _Line:
                 place = dot(b, *((x.index, g.get(f"w_s{d}")) for x, d in zip((kd, kh), "dh", strict=True)))
                 weights = b.offset(b.offset(self.kernel, place), at)
                 pixels = self._read(self._lines(kd.index, kh.index), left, at, count + WIDE - 1)
+                picked = [[self._picked(x, i) for x in pixels] for i in range(self.size)]
                 sums = kh.values
-                for i in range(self.size):
+                for i, k in self._shared_terms():
                     of_i = b.offset(weights, b.mul(g.get("w_in"), i))
-                    picked = [self._picked(x, i) for x in pixels]
-                    for k in range(WIDE):
-                        weight = b.load(unit, b.offset(of_i, b.mul(g.get("w_sw"), k)))
-                        sums = self._plus(picked[k : k + count], weight, sums)
+                    weight = b.load(unit, b.offset(of_i, b.mul(g.get("w_sw"), k)))
+                    sums = self._plus(picked[i][k : k + count], weight, sums)
                 kh.next(*sums)
             kd.next(*kh.values)
         return kd.values
+
+    def _shared_terms(self) -> list[tuple[int, int]]:
+        """Returns the terms of a line of the window as channel and position. A shuffled vector is best used for all
+        positions, one after the other, but reproducible sums have the order of the window, channels innermost."""
+        channels, positions = range(self.size), range(WIDE)
+        if self.target.reproducible:
+            return [(i, k) for k in positions for i in channels]
+        return [(i, k) for i in channels for k in positions]
 
     def _lines(self, kd: V, kh: V) -> list[V]:
         """Returns the input's plane and line at a plane and line of the window."""

@@ -10,7 +10,7 @@ from shlo_jit.kernels.gemm.micro import row_counts
 from shlo_jit.kernels.gemm.policy import ends_whole
 from shlo_jit.kernels.gemm.precision import itemsize, storage
 from shlo_jit.kernels.gemm.staged_numbers import Ints
-from shlo_jit.reasons import Reason
+from shlo_jit.reasons import FIXED, Reason
 from shlo_jit.sizes import Size, equal, hint_of
 
 MOST_ROWS = 1 << 31
@@ -20,6 +20,8 @@ MOST_ROWS = 1 << 31
 def against_variant(g: Geometry, v: Variant, image: str, *, is_constant: bool) -> Reason | None:
     """Returns why a variant does not compute a convolution, whose image is read like this."""
     s = g.shape
+    if g.target.reproducible and _has_own_order(g, v):
+        return FIXED
     if v.rows == "images":
         text, can = "images and the kernel's features have to be contiguous, in one group", _has_image_rows(g)
     elif v.leaf == "direct" and v.lanes == "features":
@@ -35,6 +37,11 @@ def against_variant(g: Geometry, v: Variant, image: str, *, is_constant: bool) -
     else:
         text, can = "its channels are not contiguous, or its pixels are not", _is_stored_for(g, v.rows)
     return None if can else Reason("leaf-not-there", text)
+
+
+def _has_own_order(g: Geometry, v: Variant) -> bool:
+    """Whether a variant does not add terms up in the order of the window, with the features of a pixel innermost."""
+    return v.leaf == "dot" or (v.rows == "images" and not equal(g.shape.ci, 1))
 
 
 def _has_single_channels(g: Geometry, window: int) -> bool:
@@ -154,6 +161,8 @@ def against_edge(g: Geometry, d: Description, *, is_finite: bool) -> Reason | No
     """Returns why columns of the window are not left out at the ends of lines."""
     _, number, are_lines = g.runs(d.image)
     ci = g.shape.ci
+    if g.target.reproducible:  # columns that not all pixels of a tile need come last
+        return FIXED
     can = is_finite and g.line(2) is not None and not d.part and not isinstance(ci, Size) and ci > 0
     if d.variant != IN_PLACE or not can or not (are_lines or d.runs >= number) or not g.has_idle_positions(2):
         return Reason("padding-not-skipped", "no column reads only padding, or the kernel may not be finite")

@@ -13,6 +13,7 @@ from shlo_jit.kernels.convolution.depthwise import lines_inside
 from shlo_jit.kernels.convolution.input import TASK_PARAMS, Arguments, dot, split
 from shlo_jit.kernels.convolution.padding_terms import Line, PaddingTerms
 from shlo_jit.kernels.convolution.shape import conv_plan
+from shlo_jit.kernels.convolution.windows import multiply_add
 from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import convert
 from shlo_jit.kernels.gemm.precision import GemmTypes, itemsize, storage
@@ -29,7 +30,7 @@ class _PlaneLine:
     def __init__(
         self, b: Builder, g: Arguments, types: GemmTypes, target: Target, index: V, terms: PaddingTerms | None = None
     ):
-        self.b, self.g, self.types, self.terms = b, g, types, terms
+        self.b, self.g, self.types, self.target, self.terms = b, g, types, target, terms
         self.plan = conv_plan(types, target)
         od, oh, self.ow = g.ints("od oh ow")
         image, self.feature, d, h = split(b, index, b.mul(g.get("groups"), g.get("co")), od, oh)
@@ -78,8 +79,11 @@ class _PlaneLine:
 
     def multiply_add(self, x: V, y: V, z: V) -> V:
         """Returns x * y + z with a rounded product: results equal the plain sum in the window's order on every target.
-        Each sum waits for its last addition anyway; contractions would be 4 % faster."""
+        Each sum waits for its last addition anyway; contractions would be 4 % faster. Reproducible sums are contracted,
+        as those of register tiles are."""
         b = self.b
+        if self.target.reproducible:
+            return multiply_add(b, self.plan, self.target, x, y, z)
         if self.plan.acc not in ("float", "double"):
             return b.add(b.mul(x, y), z)
         return b.fadd(b.fmul(x, y), z)

@@ -38,7 +38,8 @@ from shlo_jit.kernels.fft.fft import (
 class Transform:
     """Description of a transform. `kind` is c2c, r2c or c2r; n is the length of the complex or real sequence. The rows
     of a block are `stride` elements apart, and `columns` of them are transformed together. With `block`, a block is
-    `lanes` consecutive sequences of contiguous elements. The result is multiplied by `scale`."""
+    `lanes` consecutive sequences of contiguous elements. The result is multiplied by `scale`. With `is_fixed`, the
+    algorithm depends on kind and length alone, so that a result has the same bits whatever lanes and columns are."""
 
     kind: str
     part: str
@@ -49,6 +50,7 @@ class Transform:
     lanes: int
     scale: float
     block: bool = False
+    is_fixed: bool = False
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,8 @@ def _rows(
 def _complex(t: Transform, n: int, source: End, target: End) -> list[Step]:
     """Returns the passes of a transform of length n, whose source and target are pairs or split."""
     factors = radices(n)
-    if factors is None or (max(factors, default=1) > tuning.FFT_LARGEST_ALONE and t.columns * (n & -n) < t.lanes):
+    leaves_lanes_idle = t.is_fixed or t.columns * (n & -n) < t.lanes
+    if factors is None or (max(factors, default=1) > tuning.FFT_LARGEST_ALONE and leaves_lanes_idle):
         return _bluestein(t, n, source, target)
     if not factors:
         return [_rows(t, 1, 1, source, target)]

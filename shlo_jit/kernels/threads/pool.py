@@ -29,6 +29,8 @@ have left as have joined: a worker that wakes up late finds no place and does no
 may take another place of the same job. The caller wakes a few sleeping workers, and each of those wakes a few more as
 long as there are open places.
 
+A worker that loses its core in a task makes the caller wait. `neighbors.py` says what follows from that.
+
 Workers spin some tens of microseconds after a job and then sleep; idle, the pool uses no CPU. They block all signals.
 
     ptr @shlo_ask
@@ -63,6 +65,7 @@ from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
+from shlo_jit.kernels.threads.neighbors import note_if_late, runs_alone, store_sleep, write_neighbors
 from shlo_jit.kernels.threads.state import (
     EPOCH,
     FRAME,
@@ -103,7 +106,8 @@ def build(module: ModuleText, target: Target, form: str | None = None, asks: boo
         return
     waiting: Waiting = {"futex": Futexes, "pthread": Conditions}[form](target)
     write_state(module, target, waiting)
-    write_workers(module, target, waiting, pins=asks)
+    write_neighbors(module, target)
+    write_workers(module, target, waiting, note_if_late, pins=asks)
     _write_run(module, asks)
     _write_rest(module, asks)
     _write_alone(module, asks)
@@ -239,7 +243,9 @@ def _write_parallel(module: ModuleText, target: Target, waiting: Waiting, asks: 
     b = module.function("shlo_parallel", PARAMETERS, linkage="external", attributes=spinning(target))
     _leave_if_stopped(b, asks)
     _, _, tasks, threads = b.params
-    several, alone, known, own, job = (b.label(n) for n in ("several", "alone", "known", "own", "job"))
+    several, alone, known, own, free, job = (
+        b.label(n) for n in ("several", "alone", "known", "own", "free", "job")
+    )
     hands = b.min_(tasks, threads)
     b.branch_if(b.icmp("sgt", hands, 1), several, alone)
 
@@ -255,6 +261,9 @@ def _write_parallel(module: ModuleText, target: Target, waiting: Waiting, asks: 
     b.branch_if(is_own(b, state), own, alone)
 
     b.start(own)
+    b.branch_if(runs_alone(b, target, state, hands), alone, free)
+
+    b.start(free)
     lock = b.offset(state, LOCK)
     b.branch_if(exchange(b, lock, i32(0), i32(1)), job, alone)
 
@@ -294,6 +303,7 @@ def _run_job(b: Builder, target: Target, waiting: Waiting, state: V, helpers: V)
     # Acquires the results that the tasks of the workers which have left have written.
     done = spin(b, target, lambda: b.icmp("eq", atomic_load(b, "i32", left, "acquire"), joined))
     with b.if_(b.not_(done)):
+        store_sleep(b, target, state, helpers)
         _sleep_until_left(b, waiting, state, joined)
 
 

@@ -16,6 +16,8 @@ from shlo_jit.kernels.threads.waiting import Waiting
 # Byte offsets; data written by different threads is in different cache lines.
 LOCK = 0
 """Held by the thread that runs a job."""
+ALONE_UNTIL = 8
+"""The time until which jobs of two threads run on the caller, or 0; see `neighbors.py`."""
 EPOCH, SLEEPERS = 64, 68
 """The number of jobs so far, on which sleepers wait; and the number of sleepers."""
 PLACES = 128
@@ -26,6 +28,8 @@ REMAINING, TAKEN = 256, 264
 taken."""
 LEFT, WAITING = 320, 324
 """Workers that have left the job, and whether the caller sleeps until all have left."""
+SLEPT_AT = 328
+"""When the caller of a job of two threads went to sleep, or 0."""
 STARTING, STARTED, READY, QUIT = 384, 388, 392, 396
 """The lock for starting workers; the number of workers; the number of helpers up to which a call takes the existing
 ones; whether all workers are to end."""

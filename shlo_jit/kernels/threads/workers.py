@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from shlo_jit import tuning
 from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store, exchange
 from shlo_jit.kernels.builder import Builder, ModuleText
@@ -27,6 +29,8 @@ from shlo_jit.kernels.threads.state import (
 )
 from shlo_jit.kernels.threads.waiting import EVERYBODY, Waiting, spin, spinning
 
+Note = Callable[[Builder, Target, V, V], None]
+"""See `neighbors.note_if_late`."""
 STACK_BYTES = 2 << 20
 """Stack of a worker. musl's default is 128 KiB; tasks keep up to 256 KiB of intermediate values on the stack."""
 ATTRIBUTE_BYTES = 128
@@ -36,9 +40,10 @@ MOST_CPUS = 8 * ATTRIBUTE_BYTES
 """CPUs that a thread's mask can have."""
 
 
-def write_workers(module: ModuleText, target: Target, waiting: Waiting, pins: bool) -> None:
-    """Emits the functions of workers. `pins`: with `shlo_pins`, if the system can bind threads."""
-    _write_worker(module, target, waiting)
+def write_workers(module: ModuleText, target: Target, waiting: Waiting, note_if_late: Note, pins: bool) -> None:
+    """Emits the functions of workers. `note_if_late` emits what a worker does that the caller has slept for. `pins`:
+    with `shlo_pins`, if the system can bind threads."""
+    _write_worker(module, target, waiting, note_if_late)
     _write_start(module, target, pins and target.system == "linux")
     _write_prepare(module)
     _write_end(module, waiting)
@@ -50,11 +55,13 @@ def start_workers(b: Builder, state: V, want: V, settled: bool) -> None:
     b.call("void", "shlo_pool_start", [state, want, V("i1", "true" if settled else "false")], declare=False)
 
 
-def _write_worker(module: ModuleText, target: Target, waiting: Waiting) -> None:
+def _write_worker(module: ModuleText, target: Target, waiting: Waiting, note_if_late: Note) -> None:
     """Emits ptr @shlo_pool_worker(ptr state), the loop of a worker."""
     b = module.function("shlo_pool_worker", [("ptr", "state")], "ptr", attributes=spinning(target))
     (state,) = b.params
     objects = b.offset(state, WAITING_BYTES)
+    taken_off = b.alloca("i64", 1)
+    b.store(i64(0), taken_off)
     epoch, places, sleepers = (b.offset(state, at) for at in (EPOCH, PLACES, SLEEPERS))
     again, look, join, work, idle, sleep, end = (
         b.label(n) for n in ("again", "look", "join", "work", "idle", "sleep", "end")
@@ -83,6 +90,7 @@ def _write_worker(module: ModuleText, target: Target, waiting: Waiting) -> None:
     asleep = atomic_load(b, "i32", b.offset(state, WAITING))
     with b.if_(b.icmp("ne", asleep, i32(0))):
         waiting.wake(b, objects, left, i32(1), of_caller=True)
+        note_if_late(b, target, state, taken_off)
     b.branch(again)
 
     b.start(idle)

@@ -120,7 +120,8 @@ def _address(low: Services, s: ProductSchedule, side: int, operand: Value) -> V:
     """Address of the first element of an operand, or of its panels."""
     if side == 1 and s.has_panels:
         return _panels(low, s)
-    return operand_address(low, s.viewed, side, operand)
+    viewed = next((v for v in s.viewed if v.side == side), None)
+    return operand_address(low, viewed, side, operand)
 
 
 def _panels(low: Services, s: ProductSchedule) -> V:

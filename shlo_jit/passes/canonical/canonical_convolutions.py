@@ -4,6 +4,11 @@ Needs: nothing. Guarantees: every convolution has operands of one element type, 
 result laid out [b, spatial..., f] or [b, f, spatial...].
 
     convolution(x, w) -> [f, 0, 1, b]   ->   transpose(convolution(x, w) -> [b, 0, 1, f])
+
+Kernels may leave out products with padding, or begin with a product instead of adding it to 0. Both may change the sign
+of a result that is zero. So reproducible results have 0 added, which makes a zero positive:
+
+    convolution(x, w), pad = [[1, 1]]   ->   convolution(x, w) + 0
 """
 
 from __future__ import annotations
@@ -22,18 +27,32 @@ from shlo_jit.passes.context import Context
 from shlo_jit.passes.rewriter import Rewriter, rewrite
 
 
-def canonical_convolutions(function: Op, _: Context) -> Op:
+def canonical_convolutions(function: Op, context: Context) -> Op:
     """The function with every convolution in its kernel's form."""
 
     def visit(rw: Rewriter, op: Op, operands: list[Value]) -> Sequence[Value] | None:
         if op.name != "stablehlo.convolution":
             return None
-        return [_convolution(rw, operands, tensor(op.result.tensor.extents, op.result.tensor.storage), op.attributes)]
+        result = tensor(op.result.tensor.extents, op.result.tensor.storage)
+        signs = context.reproducible and _has_open_signs(op)
+        return [_convolution(rw, operands, result, op.attributes, signs)]
 
     return rewrite(function, visit)
 
 
-def _convolution(rw: Rewriter, operands: list[Value], result: TensorType, old: dict[str, Any]) -> Value:
+def _has_open_signs(op: Op) -> bool:
+    """Whether the sign of a zero may depend on the kernel that computes a convolution."""
+    d = op.attributes["dimension_numbers"]
+    assert isinstance(d, ConvDims)
+    spatial = len(d.input_spatial_dimensions)
+    is_padded = any(n != 0 for n in op.ints("padding", (0, 0) * spatial))
+    has_one_channel = op.operands[1].tensor.extents[d.kernel_input_feature_dimension] == 1
+    return is_padded or has_one_channel or any(n != 1 for n in op.ints("lhs_dilation", (1,) * spatial))
+
+
+def _convolution(
+    rw: Rewriter, operands: list[Value], result: TensorType, old: dict[str, Any], has_open_signs: bool
+) -> Value:
     d = old["dimension_numbers"]
     assert isinstance(d, ConvDims)
     operands = [in_kind_of(rw, o, result.storage) for o in operands]
@@ -59,6 +78,8 @@ def _convolution(rw: Rewriter, operands: list[Value], result: TensorType, old: d
         product = _complex(rw, values, shape, acc, attributes)
     else:
         product = rw.emit1("stablehlo.convolution", values, tensor(shape, acc), attributes)
+    if has_open_signs and (acc.is_float or acc.is_complex):
+        product = rw.emit1("stablehlo.add", [product, mk.constant(rw, product.tensor, 0)], product.tensor)
     product = mk.convert(rw, product, result.storage)
     if order == straight:
         return product

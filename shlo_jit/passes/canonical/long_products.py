@@ -64,7 +64,7 @@ def _terms_of(op: Op) -> _Terms | None:
 def parts_of(op: Op) -> int:
     """Returns the parts of the terms of a product without a batch: as many as make MAX_TASKS tasks together with those
     of its rows and columns, unless parts would be short. Equal parts are read in place. If there are no equal parts,
-    an operand is copied without the terms that are left over, unless this would take long beside the product."""
+    an operand may be copied without the terms that are left over, unless this would take long beside the product."""
     _, m, n, k = extents_of(op)
     work = m * n * k
     if not has_few_tiles(m, n, work):
@@ -79,8 +79,17 @@ def parts_of(op: Op) -> int:
         return 1
     found = (*range(most, max(least, most // 4) - 1, -1), *range(most + 1, min(2 * most, longest) + 1))
     equal = next((parts for parts in found if k % parts == 0), 1)
-    is_copied = equal == 1 and m * n >= tuning.SPLIT_TILE * (m + n)
-    return most if is_copied else equal
+    pays = m * n >= tuning.SPLIT_TILE * (m + n) or _are_in_place(op, m, n)
+    return most if equal == 1 and pays else equal
+
+
+def _are_in_place(op: Op, m: int, n: int) -> bool:
+    """Whether a product of parts without the terms that are left over reads both operands where they lie: the terms are
+    the outermost dimension of one of them (see `fuse/computed_operands.py`)."""
+    terms = _terms_of(op)
+    if terms is None or 0 not in (terms.lhs[0], terms.rhs[0]):
+        return False
+    return min(m, n) > tuning.COMPUTED_OPERAND_ROWS and all(v.tensor.storage.is_float for v in op.operands)
 
 
 def _in_parts(rw: Rewriter, op: Op, operands: list[Value], terms: _Terms, parts: int) -> Value:

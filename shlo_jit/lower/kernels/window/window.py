@@ -265,7 +265,7 @@ def lower(low: Services, step: OpStep, schedule: WindowSchedule) -> None:
 
     def scan() -> list[V]:
         assert schedule.scan is not None
-        run_units(low, "scan", pointers, ScanWriter(op, low.target, schedule.scan).write, schedule.scan.tasks)
+        run_units(low, "scan", pointers, ScanWriter(op, low.target.of_sums, schedule.scan).write, schedule.scan.tasks)
         return []
 
     if schedule.scan is None:
