@@ -95,6 +95,9 @@ INLINE_FUNCTION_LINES = 80
 WOKEN_WORKERS = 4
 """Maximum sleeping workers that a thread wakes: each of them wakes as many. Chosen: waking one takes 1 to 2 us, and the
 caller has a task to run."""
+LATE_OFTEN = 8
+"""How many times as long as the caller of two threads has waited for a worker without a core it must have worked
+before, for this to count as rare. Chosen: a busy neighbor takes half of a core, rare work a few percent."""
 LATE_SHARE, LONGEST_ALONE = 32, 100_000_000
 """How many times as long as the caller of two threads has waited for a worker without a core it works alone, and at
 most how many nanoseconds. Chosen: at most 3 % of the time is lost to such waits."""

@@ -79,6 +79,8 @@ def late():
 
 def test_jobs_of_two_threads_run_alone_for_a_while(late: Late) -> None:
     late.note(30 * MILLISECOND)  # longer than the limit's share
+    late.seen[0] = -1
+    late.note(30 * MILLISECOND)
     assert 0 < late.left() <= tuning.LONGEST_ALONE
     assert late.workers_of(2) == {0}
     assert late.come_back(3)
@@ -87,7 +89,18 @@ def test_jobs_of_two_threads_run_alone_for_a_while(late: Late) -> None:
     assert late.left() == 0
 
 
+def test_a_rare_wait_has_no_consequence(late: Late) -> None:
+    late.note(30 * MILLISECOND)
+    assert late.left() == 0
+    time.sleep(0.5)
+    late.seen[0] = -1
+    late.note(30 * MILLISECOND)
+    assert late.left() == 0
+
+
 def test_a_short_wait_has_a_short_consequence(late: Late) -> None:
+    late.note(MILLISECOND // 10)
+    late.seen[0] = -1
     late.note(MILLISECOND // 10)
     assert late.left() <= MILLISECOND // 10 * tuning.LATE_SHARE * 2
 

@@ -41,7 +41,7 @@ NO_THRESHOLDS = {
     "kernels/sort.py": {"INDEX_BITS", "SLACK"},
     "kernels/threads/jobs.py": {"FRAME", "FRAME_WORDS", "JOB_BYTES", "ROOM", "TASK", "TASKS"},
     "kernels/threads/neighbors.py": {"MONOTONIC", "OF_THREAD", "SECOND", "TAKEN_OFF", "USAGE_BYTES"},
-    "kernels/threads/state.py": {"ALONE_UNTIL", "CHECK", "EPOCH", "FRAME", "HANDLES", "LEFT", "LOCK", "MAX_WORKERS", "PID", "PLACES",
+    "kernels/threads/state.py": {"ALONE_UNTIL", "CHECK", "EPOCH", "FRAME", "HANDLES", "LATE_BEFORE", "LEFT", "LOCK", "MAX_WORKERS", "PID", "PLACES",
                                  "QUIT", "READY", "REMAINING", "RESERVED", "SLEEPERS", "SLEPT_AT", "STARTED", "STARTING", "STATE_BYTES", "TAKEN",
                                  "TASK", "TASKS", "WAITING", "WAITING_BYTES"},
     "kernels/threads/waiting.py": {"EVERYBODY", "FUTEX_WAIT", "FUTEX_WAKE", "OBJECT_BYTES"},

@@ -2,8 +2,9 @@
 
 A worker that the system takes off its core in the middle of a task is waited for until it gets a core again, which
 takes up to milliseconds. So a worker that the caller has slept for, and that was taken off its core since it last
-looked, notes how long the caller slept. After that, jobs of two threads run on the caller for LATE_SHARE times as long:
-at most one part in LATE_SHARE of the time is lost to such waits. Jobs of more threads still use all workers, since the
+looked, notes how long the caller slept. If that happens often, so that more than one part in LATE_OFTEN of the time is
+lost, jobs of two threads run on the caller for LATE_SHARE times as long: at most one part in LATE_SHARE of the time is
+lost then. What happens once in a while costs less than a thread. Jobs of more threads still use all workers, since the
 others of them are not late.
 
 Nothing of this costs a call of the system unless the caller slept. Only Linux says how often a thread was taken off its
@@ -17,7 +18,7 @@ from shlo_jit.kernels.atomics import atomic_load, atomic_store
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.target import Target
-from shlo_jit.kernels.threads.state import ALONE_UNTIL, SLEPT_AT
+from shlo_jit.kernels.threads.state import ALONE_UNTIL, LATE_BEFORE, SLEPT_AT
 
 MONOTONIC, OF_THREAD = 1, 1
 """CLOCK_MONOTONIC and RUSAGE_THREAD of Linux."""
@@ -58,9 +59,14 @@ def _write_note(module: ModuleText) -> None:
     with b.if_(b.or_(same, b.icmp("eq", since, 0))):
         b.ret_early()
     now = _clock(b)
-    late = b.max_(b.sub(now, since), 0)
+    late, before = b.max_(b.sub(now, since), 0), b.offset(state, LATE_BEFORE)
+    last = atomic_load(b, "i64", before, "monotonic")
+    is_often = b.icmp("slt", b.sub(since, last), b.mul(late, tuning.LATE_OFTEN))
     alone = b.min_(b.mul(late, tuning.LATE_SHARE), tuning.LONGEST_ALONE)
-    atomic_store(b, b.add(now, alone), b.offset(state, ALONE_UNTIL), "monotonic")
+    end = b.add(now, b.select(is_often, alone, i64(0)))
+    atomic_store(b, end, before, "monotonic")
+    with b.if_(is_often):
+        atomic_store(b, end, b.offset(state, ALONE_UNTIL), "monotonic")
     b.ret()
 
 

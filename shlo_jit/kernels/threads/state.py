@@ -30,6 +30,8 @@ LEFT, WAITING = 320, 324
 """Workers that have left the job, and whether the caller sleeps until all have left."""
 SLEPT_AT = 328
 """When the caller of a job of two threads went to sleep, or 0."""
+LATE_BEFORE = 336
+"""When a worker was late last, or jobs ceased to run on the caller for that; see `neighbors.py`."""
 STARTING, STARTED, READY, QUIT = 384, 388, 392, 396
 """The lock for starting workers; the number of workers; the number of helpers up to which a call takes the existing
 ones; whether all workers are to end."""
