@@ -54,7 +54,7 @@ def fuse_control(op: Op, position: int, caches: Caches) -> ControlStep:
     found = interchange_loop(op)
     if isinstance(found, Refusal):
         blocks = [fuse_block(op.block(0), caches), _Fusion(op.block(1), caches, in_loop=True).run()]
-        return ControlStep(position=position, op=op, blocks=blocks, not_interchanged=found)
+        return ControlStep(position=position, op=op, blocks=blocks, refused={"interchange": found})
     return ControlStep(position=position, op=op, blocks=[fuse_block(op.block(0), caches), found])
 
 

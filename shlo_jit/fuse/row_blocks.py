@@ -242,16 +242,16 @@ class _Forming(Steps):
             if not self.is_free(first):
                 continue
             if not self.only(first.op.result, [rows]):
-                first.no_row_blocks = Refusal("product-not-private", "other steps read the product")
+                first.refuse("row blocks", Refusal("product-not-private", "other steps read the product"))
                 continue
             if extents_of(first.op)[2] < tuning.ATTENTION_LEAST_COLUMNS:
                 text = f"the row program's rows are shorter than {tuning.ATTENTION_LEAST_COLUMNS}"
-                first.no_row_blocks = Refusal("rows-differ", text)
+                first.refuse("row blocks", Refusal("rows-differ", text))
                 continue
             refusal = self.form(Group(self, [first, rows, second]))
             if refusal is None:
                 return
-            first.no_row_blocks = first.no_row_blocks or refusal
+            first.refused.setdefault("row blocks", refusal)
 
     def gradient(self, rows: NestStep) -> None:
         """Forms a group of a row program and all products around it, some of which sum over its rows. The refusal is
@@ -262,7 +262,7 @@ class _Forming(Steps):
         group = Group(self, [*found.firsts, rows, *found.following], found.sums)
         refusal = found.refusal or group.unfit() or found.unfit_work() or self.commit(self.grown(group))
         for first in found.firsts:
-            first.no_row_blocks = refusal
+            first.refuse("row blocks", refusal)
 
     def large(self, step: OpStep) -> None:
         """Forms a group of a product and the steps that it shares large values with."""

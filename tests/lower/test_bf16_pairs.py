@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import shlo_jit
 from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
 
