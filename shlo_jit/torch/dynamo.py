@@ -108,7 +108,7 @@ def _report(graph: torch.fx.GraphModule, layouts: Layouts) -> None:
     nodes = next(node for node in graph.graph.nodes if node.op == "output").args[0]
     context = torch._guards.TracingContext.get()
     for i, node in enumerate(nodes):
-        fake = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+        fake: Any = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
         if not isinstance(fake, torch.Tensor):
             context.output_strides.append(None)
         else:
