@@ -222,7 +222,8 @@ class _Fusion(Grouping):
         if is_view(op):
             return self.view(op, position)
         writer, refusal = None, None
-        for nest in nests[: tuning.MATERIALIZE_CANDIDATES]:
+        # A reader that repeats elements in lanes would not have lanes across them.
+        for nest in [] if why.code == "repeated-in-lanes" else nests[: tuning.MATERIALIZE_CANDIDATES]:
             if writer is None:
                 refused = store_in(self, nest, op, nests, why)
                 writer = nest if refused is None else None

@@ -25,6 +25,12 @@ def too_expensive_to_recompute(g: Grouping, op: Op, nests: list[Nest]) -> Refusa
     if any(len(n.nodes) > tuning.NEST_OPS for n in nests) and not _is_leaf(g, op):
         return Refusal("loop-full", f"the loop that reads it already has more than {tuning.NEST_OPS} ops")
     visits, size = hint_of(_visits(op.result, nests)), hint_of(op.result.tensor.size)
+    if _repeats_in_lanes(op) and visits >= tuning.GROUP_REPEATS * size:
+        return Refusal(
+            "repeated-in-lanes",
+            f"a loop reads it {visits // size} times, and has lanes across its last dimensions if the equal elements "
+            "of the last one are in memory",
+        )
     if op.name == "stablehlo.gather" and (gathered := sum(_computed(op.result, n) for n in nests)) > 2 * size:
         return Refusal(
             "gather-repeated",
@@ -66,6 +72,15 @@ def too_expensive_to_recompute(g: Grouping, op: Op, nests: list[Nest]) -> Refusa
             "several-readers", f"{len(nests)} loops read it, and recomputing costs {price} additions per element"
         )
     return None
+
+
+def _repeats_in_lanes(op: Op) -> bool:
+    """Whether an op repeats each element a few times in adjacent places."""
+    if op.name != "stablehlo.broadcast_in_dim":
+        return False
+    places, shape = op.ints("broadcast_dimensions"), op.result.tensor.extents
+    is_inner = bool(places) and len(shape) - 1 not in places and len(shape) - 2 in places
+    return is_inner and 1 < hint_of(shape[-1]) < tuning.GROUP_LANES and hint_of(shape[-2]) > 1
 
 
 def _unpacks_constant(op: Op) -> bool:

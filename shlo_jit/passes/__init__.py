@@ -60,6 +60,7 @@ from shlo_jit.passes.canonical.pointwise_convolutions import pointwise_convoluti
 from shlo_jit.passes.canonical.recompute_weights import recompute_weights
 from shlo_jit.passes.canonical.round_activations import round_activations
 from shlo_jit.passes.canonical.selected_products import selected_products
+from shlo_jit.passes.canonical.short_lanes import short_lanes
 from shlo_jit.passes.canonical.transposed_gathers import transposed_gathers
 from shlo_jit.passes.canonical.window_scatters import window_scatters
 from shlo_jit.passes.context import (
@@ -182,6 +183,7 @@ PASSES = (
     Pass(long_products),
     Pass(canonical_convolutions, (core.CONVOLUTIONS,)),
     Pass(collective_layouts, (core.COLLECTIVE_LAYOUTS,)),
+    Pass(short_lanes),
     Pass(simplify, (core.NO_DEAD_OPS,)),
     Pass(recompute_weights),
     Pass(own_operands),

@@ -35,7 +35,7 @@ def find_transposed_loads(nest: Nest, space: Space) -> TransposedLoads | None:
     v = space.vector
     if v is None or space.inner or nest.reduce_vars or len(nest.nodes) > tuning.TILE_OPS:
         return None
-    if hint_of(space.extents[v]) < tuning.SHORT_LANES:
+    if hint_of(space.extents[v]) <= tuning.SHORTER_LANES:
         return None
     for a in space.rows:
         if a == v or hint_of(space.extents[a]) < tuning.SHORT_LANES:

@@ -44,6 +44,8 @@ class Built:
     is_random: bool
     """Whether the program has a last argument for the state of random numbers."""
     results: Sequence[Result]
+    orders: Sequence[tuple[int, ...] | None] = ()
+    """For each tensor of the arguments the permutation to the program's argument. None, or no entries: as it is."""
 
     @property
     def module(self) -> Module:
@@ -59,7 +61,9 @@ def new_state() -> np.ndarray:
 
 def caller(exe: Any, built: Built, dtypes: Sequence[torch.dtype]) -> Callable[[Sequence[Any]], list[Any]]:
     """Returns the function that calls an executable with a graph's arguments, and returns the graph's results."""
-    reads = [(i, reader(dtype)) for i, dtype in zip(built.tensor_arguments, dtypes, strict=True)]
+    orders = built.orders or [None] * len(dtypes)
+    given = zip(built.tensor_arguments, dtypes, orders, strict=True)
+    reads = [(i, reader(dtype, order)) for i, dtype, order in given]
     results = [_maker(r) for r in built.results]
     single = sum(r.index is not None for r in built.results) == 1
     is_random = built.is_random

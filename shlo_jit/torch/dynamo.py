@@ -20,6 +20,7 @@ from shlo_jit.errors import StableHLOError
 from shlo_jit.torch.calls import Storable
 from shlo_jit.torch.captured import stored_graphs
 from shlo_jit.torch.decompositions import Decompositions
+from shlo_jit.torch.layouts import Layouts, physical_order, saved_orders, strides_of
 
 if TYPE_CHECKING:
     from shlo_jit.torch.program import Program
@@ -57,7 +58,8 @@ def compile_graph(
     """Compiles a graph of ATen's operators. The result takes the list of its arguments."""
     from shlo_jit.torch.program import Program  # imports the builder, which a graph in a cache does not need
 
-    program = Program(graph, options)
+    layouts = _layouts(graph, examples)
+    program = Program(graph, options, layouts)
     depends_on_data = any(_has_no_hint(n) for x in examples for n in (x.shape if isinstance(x, torch.Tensor) else (x,)))
     compiled: Callable[..., Any] = _or_eager(program, graph) if fallback else program.__call__
     if not depends_on_data:
@@ -74,10 +76,44 @@ def compile_graph(
         arguments.clear()
         return found
 
+    _report(graph, layouts)
     if program.is_static and program.built is not None:
         call.storable = Storable(program.built, options, program.dtypes(program.built))  # type: ignore[attr-defined]
     call._boxed_call = True  # type: ignore[attr-defined]  PyTorch's mark of functions that take a list
     return call
+
+
+def _layouts(graph: torch.fx.GraphModule, examples: Sequence[Any]) -> Layouts:
+    """The orders in memory of arguments, as in the examples, and of what a forward pass saves. PyTorch's own for
+    symbolic sizes, whose values may change the order."""
+    tensors = [x for x in examples if isinstance(x, torch.Tensor)]
+    results = next(node for node in graph.graph.nodes if node.op == "output").args[0]
+    if any(not isinstance(n, int) for x in tensors for n in (*x.shape, *x.stride())) or len(tensors) < len(examples):
+        return Layouts()
+    orders = {i: physical_order(x.shape, x.stride()) for i, x in enumerate(examples)}
+    arguments = {i: order for i, order in orders.items() if order is not None}
+    context = torch._guards.TracingContext.try_get()
+    if context is None or context.output_strides is None or not isinstance(results, list | tuple):
+        return Layouts(arguments)
+    metadata = context.fw_metadata
+    if metadata is None or metadata.num_symints_saved_for_bw is None:
+        return Layouts(arguments)
+    return Layouts(arguments, saved_orders(graph.graph, metadata.tensors_saved_for_backwards_slice))
+
+
+def _report(graph: torch.fx.GraphModule, layouts: Layouts) -> None:
+    """Tells PyTorch the strides of the results, with which it compiles the backward pass."""
+    if not layouts.results:
+        return
+    nodes = next(node for node in graph.graph.nodes if node.op == "output").args[0]
+    context = torch._guards.TracingContext.get()
+    for i, node in enumerate(nodes):
+        fake: Any = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
+        if not isinstance(fake, torch.Tensor):
+            context.output_strides.append(None)
+        else:
+            order = layouts.results.get(i)
+            context.output_strides.append(fake.stride() if order is None else strides_of(fake.shape, order))
 
 
 def _or_eager(program: Program, graph: torch.fx.GraphModule) -> Callable[[Sequence[Any]], Any]:

@@ -11,13 +11,14 @@ import torch  # type: ignore[import-not-found]
 from shlo_jit.torch.dtypes import to_array
 
 
-def reader(dtype: torch.dtype) -> Callable[[torch.Tensor], np.ndarray]:
-    """Returns the function that takes the memory of an argument as an array. The argument has this element type, and
-    the same shape in all calls.
+def reader(dtype: torch.dtype, order: tuple[int, ...] | None = None) -> Callable[[torch.Tensor], np.ndarray]:
+    """Returns the function that takes the memory of an argument as an array, with its dimensions in another order if
+    there is one. The argument has this element type, and the same shape in all calls.
 
     Most arguments are parameters, which have the same memory in all calls. An array for it, which owns nothing, is
     kept: making one from a tensor takes several times as long as comparing addresses."""
-    convert = to_array(dtype)
+    plain = to_array(dtype)
+    convert = plain if order is None else lambda tensor: plain(tensor).transpose(order)
     if dtype.is_complex:
         return convert
     last: tuple[int, tuple[int, ...], np.ndarray | None] = (0, (), None)

@@ -19,7 +19,7 @@ from shlo_jit.torch.aten import Unsupported
 from shlo_jit.torch.calls import Built, Result, caller
 from shlo_jit.torch.control_flow import uses_random_numbers
 from shlo_jit.torch.dtypes import element_type
-from shlo_jit.torch.layouts import physical_order
+from shlo_jit.torch.layouts import Layouts, Order, inverse, physical_order
 from shlo_jit.torch.sizes import Bindings
 from shlo_jit.torch.translate import Translator
 
@@ -27,18 +27,22 @@ RANDOM_STATE = "random_state"
 """Name of the argument with the state of random numbers, unless another argument has it."""
 
 
-def build(module: torch.fx.GraphModule, given: Sequence[Any], returns_arguments: bool = False) -> Built:
+def build(
+    module: torch.fx.GraphModule, given: Sequence[Any], returns_arguments: bool = False, layouts: Layouts | None = None
+) -> Built:
     """Translates a graph for arguments: shapes of tensors, and numbers.
 
     returns_arguments: whether arguments that the graph returns are results of the program, too.
     """
     try:
-        return _build(module, given, returns_arguments)
+        return _build(module, given, returns_arguments, layouts or Layouts())
     except Unsupported as error:
         raise UnsupportedError(diagnose(str(error), None, label="torch")) from error
 
 
-def _build(module: torch.fx.GraphModule, given: Sequence[Any], returns_arguments: bool) -> Built:
+def _build(
+    module: torch.fx.GraphModule, given: Sequence[Any], returns_arguments: bool, layouts: Layouts
+) -> Built:
     fakes = _fakes(module)
     names = [node.name for node in module.graph.nodes if node.op == "placeholder"]
     bindings = Bindings()
@@ -47,7 +51,8 @@ def _build(module: torch.fx.GraphModule, given: Sequence[Any], returns_arguments
     tensor_arguments = []
     for i, (name, fake, x) in enumerate(zip(names, fakes, given, strict=True)):
         if isinstance(fake, torch.Tensor):
-            types[name] = tensor(tuple(x), element_type(fake.dtype))
+            order = layouts.arguments.get(i, range(len(x)))
+            types[name] = tensor(tuple(x[d] for d in order), element_type(fake.dtype))
             tensor_arguments.append(i)
     state = unused_name(RANDOM_STATE, names)
     is_random = uses_random_numbers(module)
@@ -57,13 +62,22 @@ def _build(module: torch.fx.GraphModule, given: Sequence[Any], returns_arguments
         translator = Translator(bindings)
         if is_random:
             translator.random_state = f[state]
-        given_values = zip(names, fakes, given, strict=True)
-        arguments = [f[name] if isinstance(fake, torch.Tensor) else x for name, fake, x in given_values]
+        given_values = enumerate(zip(names, fakes, given, strict=True))
+        arguments = [
+            _in_order(f[name], layouts.arguments.get(i)) if isinstance(fake, torch.Tensor) else x
+            for i, (name, fake, x) in given_values
+        ]
         found = translator.run(module, arguments)
         found = list(found) if isinstance(found, list | tuple) else [found]
-        values, results = _results(module, bindings, found, returns_arguments)
+        values, results = _results(module, bindings, found, returns_arguments, layouts)
         f.returns(*values)
-    return Built(f.module, tensor_arguments, is_random, results)
+    orders = [layouts.arguments.get(i) for i in tensor_arguments] if layouts.arguments else ()
+    return Built(f.module, tensor_arguments, is_random, results, orders)
+
+
+def _in_order(x: Value, order: Order | None) -> Value:
+    """The tensor whose memory is in this order."""
+    return x if order is None else b.transpose(x, inverse(order))
 
 
 def unused_name(name: str, used: Collection[str]) -> str:
@@ -85,7 +99,7 @@ def _is_token(node: torch.fx.Node) -> bool:
 
 
 def _results(
-    module: torch.fx.GraphModule, bindings: Bindings, found: Sequence[Any], returns_arguments: bool
+    module: torch.fx.GraphModule, bindings: Bindings, found: Sequence[Any], returns_arguments: bool, layouts: Layouts
 ) -> tuple[list[Value], list[Result]]:
     """Returns the results of the program, and those of the graph.
 
@@ -98,16 +112,18 @@ def _results(
     nodes = nodes if isinstance(nodes, list | tuple) else [nodes]
     values: list[Value] = []
     results: list[Result] = []
-    for node, value in zip(nodes, found, strict=True):
+    for i, (node, value) in enumerate(zip(nodes, found, strict=True)):
         if not isinstance(value, Value):
             results.append(Result(literal=value))
         elif node in by_placeholder:
             results.append(Result(argument=by_placeholder[node]))
         else:
             fake = node.meta["val"]
-            order = physical_order(bindings.shape(fake.shape), bindings.shape(fake.stride()))
-            inverse = None if order is None else tuple(order.index(d) for d in range(len(order)))
-            results.append(Result(index=len(values), dtype=fake.dtype, order=inverse))
+            order = layouts.results.get(i)
+            if order is None:
+                order = physical_order(bindings.shape(fake.shape), bindings.shape(fake.stride()))
+            back = None if order is None else inverse(order)
+            results.append(Result(index=len(values), dtype=fake.dtype, order=back))
             values.append(value if order is None else b.transpose(value, order))
     return values, results
 
@@ -115,10 +131,13 @@ def _results(
 class Program:
     """A graph that is called with tensors and symbolic sizes. It is compiled when a call has new shapes."""
 
-    def __init__(self, module: torch.fx.GraphModule, options: Mapping[str, Any]) -> None:
-        """`options`: those of `shlo_jit.compile`."""
+    def __init__(
+        self, module: torch.fx.GraphModule, options: Mapping[str, Any], layouts: Layouts | None = None
+    ) -> None:
+        """`options`: those of `shlo_jit.compile`. `layouts`: only of a graph of static shapes."""
         self._module = module
         self._options = dict(options)
+        self._layouts = layouts
         self._fakes = fakes = _fakes(module)
         self.is_static = not any(_is_symbolic(fake) for fake in fakes)
         self.built: Built | None = None
@@ -139,7 +158,7 @@ class Program:
 
     def _compile(self, given: Sequence[Any]) -> Callable[[Sequence[Any]], list[Any]]:
         with unset_fake_temporarily():  # constants of the graph are read
-            built = build(self._module, given)
+            built = build(self._module, given, layouts=self._layouts)
         self.built = built
         exe = compile_program(built.module, **self._options)
         return caller(exe, built, self.dtypes(built))

@@ -47,8 +47,9 @@ COPY_PARALLEL_BYTES = 1 << 19
 
 # ---------------------------------------------------------------------------- loop nests
 SHORT_LANES, SHORTER_LANES = 8, 4
-"""Extents below which lanes along a variable gain little, and nothing. For tiles transposed in registers, these are the
-minimum extents, and the minimum lanes. Chosen."""
+"""Extents below which lanes along a variable gain little, and nothing. Tiles that are transposed in registers need the
+first across the lanes, and more lanes than the second: 6 x 16 x 16 x 64 to 64 x 16 x 16 x 6 takes 48 instead of 116 us,
+and 4 images gain nothing."""
 SHORT_LOOP_GAIN = 1.25
 """Minimum factor by which the instructions of a nest decrease, as estimated, for lanes to run along a longer loop than
 the short one along which more accesses are contiguous. Chosen: the estimate knows no ports and latencies."""

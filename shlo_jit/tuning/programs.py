@@ -94,6 +94,10 @@ EXPENSIVE_COST = 8
 SMALL_SOURCE_RATIO = 16
 """Minimum ratio of the elements of a value to those of its inputs for each of several kernels that read it to recompute
 it, unless it is as expensive as EXPENSIVE_COST. Case `forces between bodies`."""
+GROUP_LANES, GROUP_REPEATS = 16, 16
+"""Minimum elements in a group of adjacent ones for vector lanes to run along a group alone, and minimum times that a
+loop visits the groups for their results to be repeated in memory for each element, so that lanes run across groups.
+Chosen: the f32 lanes of the widest registers; the memory is then small beside what the loop reads."""
 FREE_PLACES = 8
 """Maximum places of one nest for an index map to be followed rather than its operand copied. Chosen: a stencil's."""
 NEAR_PLACES = 27

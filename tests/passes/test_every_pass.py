@@ -598,6 +598,16 @@ CASES = {
         "all_to_all",
         "reshape transpose reshape transpose all_to_all reshape all_to_all reshape", meaning=False,
     ),
+    "short_lanes": Case(
+        main("""%z = stablehlo.constant dense<0.0> : tensor<f32>
+          %0 = stablehlo.reduce(%x init: %z) applies stablehlo.add across dimensions = [0, 2]
+            : (tensor<32x8x4xf32>, tensor<f32>) -> tensor<8xf32>
+          %1 = stablehlo.broadcast_in_dim %0, dims = [1] : (tensor<8xf32>) -> tensor<32x8x4xf32>
+          %2 = stablehlo.subtract %x, %1 : tensor<32x8x4xf32>
+          return %2 : tensor<32x8x4xf32>""", "tensor<32x8x4xf32>", "tensor<32x8x4xf32>"),
+        "constant reduce broadcast_in_dim subtract",
+        "constant constant reduce constant reduce broadcast_in_dim broadcast_in_dim subtract", shape=(32, 8, 4),
+    ),
     "recompute_weights": Case(
         main("\n".join([
             dot("0", "x", "x", (2, 2)), "%1 = stablehlo.abs %0 : tensor<8x256x256xf32>", dot("2", "1", "x", (2, 1)),

@@ -1,5 +1,5 @@
-"""Move transposes of convolutions' results after the ops that read them, so that a chain of convolutions with features
-last has features last throughout, whatever layout the program has.
+"""Move transposes of convolutions' results, and of arguments with features last, after the ops that read them, so that
+a chain of convolutions with features last has features last throughout, whatever layout the program has.
 
 A transpose that the program needs after a few loops would otherwise make these read or write at a distance; two
 transposes that meet, such as those around each convolution of `features_last.py`, cancel out.
@@ -11,9 +11,9 @@ Needs: static shapes. Guarantees: nothing; transposes that are no longer read ar
     transpose(transpose(add(convolution(x, w), broadcast(bias)), p), q)  =  add(convolution(x, w), broadcast(bias))
 
 A transpose moves after an elementwise op if the other operands are transposed alike, or can be computed in the other
-order as easily: constants, broadcasts, iotas, arguments of the program, and values whose transpose exists already. It
-moves after reductions, windows, slices, padding, concatenations, and reshapes that keep the dimensions which it
-exchanges apart.
+order as easily: constants, broadcasts, iotas, arguments of the program, transposes of other values, results of products
+and scatters, which are in memory, and values whose transpose exists already. It moves after reductions, windows,
+slices, padding, concatenations, and reshapes that keep the dimensions which it exchanges apart.
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ class _Moving:
             return self.after(rw, source, tuple(before[d] for d in order))
         if operand.op is not None and operand.op.name == CONVOLUTION:
             return self.after(rw, operand, order)
+        if operand.op is None and len(order) > 2 and order == (0, len(order) - 1, *range(1, len(order) - 1)):
+            return self.after(rw, operand, order)
         found = mk.transpose(rw, operand, order)
         self.known[operand, order] = found, rw.block
         return found
@@ -84,15 +86,17 @@ class _Moving:
         if not orders or len(op.results) != 1:
             return None
         (order, _), *_ = orders.most_common(1)
-        read = [self._before(rw, o, order) for o in operands]
+        alike = sum(o in self.moved for o in operands)
+        read = [self._before(rw, o, order, alike) for o in operands]
         if any(v is None for v in read):
             return None
         t = _before_type(op.result.tensor, order)
         found = rw.emit1(op.name, [v for v in read if v is not None], t, op.attributes)
         return [self.after(rw, found, order)]
 
-    def _before(self, rw: Rewriter, value: Value, order: Order) -> Value | None:
-        """Returns a value whose transpose by `order` is `value`, None if it would take a loop to compute it."""
+    def _before(self, rw: Rewriter, value: Value, order: Order, alike: int = 0) -> Value | None:
+        """Returns a value whose transpose by `order` is `value`, None if it would take a loop to compute it. `alike`:
+        the operands of its reader that are transposed by `order`, which make up for reading one at a distance."""
         if value.tensor.rank == 0:
             return value
         source, own = self.moved.get(value, (value, ()))
@@ -109,9 +113,12 @@ class _Moving:
         made = value.op
         if made is None or made.name == "stablehlo.constant":
             return mk.transpose(rw, value, back)
+        if made.name == TRANSPOSE and value not in self.moved:
+            between = made.ints("permutation")
+            return mk.transpose(rw, made.operands[0], [between[d] for d in back])
         if made.name == "stablehlo.iota":
             return mk.iota(rw, _before_type(value.tensor, order), order[made.int("iota_dimension")])
-        return None
+        return mk.transpose(rw, value, back) if alike and _is_in_memory(value) else None
 
     def _repeated(self, value: Value) -> tuple[Value, list[int]] | None:
         """Returns the operand of a broadcast that is `value`, before a transpose that moves or without one, and the
@@ -199,6 +206,8 @@ _OF_DIMENSIONS = {
     "window_dimensions", "window_strides", "base_dilations", "window_dilations", "padding", "dimensions",
 }  # fmt: skip
 """Attributes with an entry for each dimension, a pair (`padding`), or dimensions (`dimensions`)."""
+_IN_MEMORY = {"stablehlo.dot_general", "stablehlo.scatter"}
+"""Ops with kernels of their own, which write results that any loop then reads in its order."""
 _MOVES: dict[str, Callable[[_Moving, Rewriter, Op, list[Value]], Sequence[Value] | None]] = {
     "stablehlo.slice": _Moving.permuted_attributes,
     "stablehlo.pad": _Moving.permuted_attributes,
@@ -210,6 +219,13 @@ _MOVES: dict[str, Callable[[_Moving, Rewriter, Op, list[Value]], Sequence[Value]
     "stablehlo.broadcast_in_dim": _Moving.broadcast,
     "stablehlo.reshape": _Moving.reshape,
 }
+
+
+def _is_in_memory(value: Value) -> bool:
+    """Whether a value, or what it is a reshape of, is the result of a product or a scatter."""
+    while value.op is not None and value.op.name == "stablehlo.reshape":
+        value = value.op.operands[0]
+    return value.op is not None and value.op.name in _IN_MEMORY
 
 
 def moves_across(op: Op) -> bool:

@@ -12,8 +12,9 @@ from shlo_jit.torch.aten.registry import RECORDS, Call, Record, Unsupported
 SUBJECTS = (
     "elementwise", "arithmetic", "comparisons", "activations", "creation", "views", "reductions", "products",
     "convolutions", "pooling", "adaptive_pooling", "normalization", "softmax", "indexing", "scatters", "sorting",
-    "scans", "attention", "random", "linalg", "factorizations", "fourier", "special", "complex_numbers",
-    "windows", "embeddings", "histograms", "upsampling", "sizes", "regions",
+    "scans", "attention", "random", "linalg", "factorizations", "fourier", "special", "bessel",
+    "orthogonal_polynomials", "probability", "complex_numbers", "windows", "embeddings", "histograms", "upsampling",
+    "sizes", "regions", "grids", "matrix_functions",
 )  # fmt: skip
 """Files of this package that have records."""
 

@@ -9,8 +9,9 @@ import ml_dtypes
 
 from shlo_jit import builder as b
 from shlo_jit.builder import Value
+from shlo_jit.ir.dtypes import DTYPES
 from shlo_jit.torch.aten.registry import Call, aten
-from shlo_jit.torch.aten.values import BOOL, cast, category, is_nan, number, together, wide
+from shlo_jit.torch.aten.values import BOOL, I32, cast, category, filled, is_nan, number, sizes, together, wide
 
 
 def in_floats(function: Callable[[Value], Value]) -> Callable[[Call, Value], Value]:
@@ -200,3 +201,23 @@ def nan_to_num(
     for test, y in ((is_nan(x), nan or 0.0), (isposinf(call, x), high), (isneginf(call, x), low)):
         found = b.select(test, together(dtype, y, x)[0], found)
     return found
+
+
+@aten("prims::frexp", "frexp.Tensor")
+def frexp(call: Call, x: Value) -> tuple[Value, Value]:
+    """A fraction in [0.5, 1) and the power of two by which it is to be multiplied."""
+    y = cast(x, wide(x.element_type))
+    mantissa_bits, bias, dtype = (23, 126, "i32") if y.element_type.bits == 32 else (52, 1022, "i64")
+    integer = DTYPES[dtype]
+    tiny = number(2.0 ** (1 - bias), y.element_type)
+    is_subnormal = b.abs(y) < tiny
+    normal = b.select(is_subnormal, y * number(2.0**mantissa_bits, y.element_type), y)
+    bits = b.bitcast_convert_type(normal, integer)
+    mask = number(2 * bias + 3 << mantissa_bits, integer)
+    field = b.shift_right_logical(bits & mask, b.broadcast_in_dim(number(mantissa_bits, integer), sizes(bits), ()))
+    exponent = field - number(bias, integer)
+    exponent = b.select(is_subnormal, exponent - number(mantissa_bits, integer), exponent)
+    half = b.bitcast_convert_type(bits & ~mask | number(bias << mantissa_bits, integer), y.element_type)
+    is_finite = b.is_finite(y) & (y != number(0, y.element_type))
+    fraction = b.select(is_finite, half, y)
+    return cast(fraction, x.element_type), cast(b.select(is_finite, exponent, filled(sizes(y), 0, integer)), I32)

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
-
 from shlo_jit import builder as b
 from shlo_jit.builder import DotDimensionNumbers, Value
-from shlo_jit.builder.scope import emit
-from shlo_jit.ir.attributes import Dense, DictAttr, IntegerAttr
-from shlo_jit.ir.dtypes import DTYPES, DType
-from shlo_jit.ir.types import TensorType, tensor
-from shlo_jit.torch.aten.linalg import householder_product, triangle_of
+from shlo_jit.ir.types import tensor
+from shlo_jit.torch.aten.lapack import lapack
+from shlo_jit.torch.aten.linalg import conjugate_transpose, householder_product, identities, triangle_of
 from shlo_jit.torch.aten.registry import Call, Unsupported, aten
 from shlo_jit.torch.aten.values import (
     F32,
@@ -31,42 +25,12 @@ from shlo_jit.torch.aten.values import (
 )
 from shlo_jit.torch.aten.views import diagonals, new_dimension, swapped
 
-_LETTERS = {"f32": "s", "f64": "d", "complex<f32>": "c", "complex<f64>": "z"}
-
-
-def _lapack(
-    x: Value, routine: str, shapes: Sequence[TensorType], vectors: Sequence[int], **config: int
-) -> tuple[Value, ...]:
-    """Calls a routine for the matrices of the last two dimensions. `vectors`: the results that are no matrices.
-    `config`: its options, as characters."""
-    if 0 in sizes(x):
-        return tuple(filled(t.shape or (), 0, t.dtype) for t in shapes)  # type: ignore[arg-type]  known extents
-    if x.element_type.name not in _LETTERS:
-        raise Unsupported(f"factorizations of {x.element_type} are not supported")
-    attributes = {
-        "call_target_name": f"lapack_{_LETTERS[x.element_type.name]}{routine}_ffi",
-        "has_side_effect": False,
-        "backend_config": DictAttr(tuple((name, IntegerAttr(value, "ui8")) for name, value in config.items())),
-        "api_version": 4,
-        "operand_layouts": (_by_columns(x.ndim),),
-        "result_layouts": tuple(_by_columns(len(t.extents), matrix=i not in vectors) for i, t in enumerate(shapes)),
-    }
-    return emit("stablehlo.custom_call", [x], attributes, results=list(shapes))
-
-
-def _by_columns(rank: int, matrix: bool = True) -> Dense:
-    """The order of dimensions in memory that LAPACK expects, the fastest one first."""
-    order = [*range(rank - 1, -1, -1)]
-    if matrix:
-        order = [rank - 2, rank - 1, *range(rank - 3, -1, -1)]
-    return Dense(tensor((rank,), DTYPES["index"]), np.array(order, np.int64))
-
 
 def lu_factor(x: Value) -> tuple[Value, Value, Value]:
     """Both triangular factors in one matrix, the rows that were exchanged (from 1), and LAPACK's status."""
     *batch, m, n = sizes(x)
     shapes = [tensor(sizes(x), x.element_type), tensor((*batch, min(m, n)), I32), tensor(tuple(batch), I32)]
-    factors, pivots, info = _lapack(x, "getrf", shapes, (1, 2))
+    factors, pivots, info = lapack(x, "getrf", shapes, (1, 2))
     return factors, pivots, info
 
 
@@ -147,14 +111,9 @@ def linalg_lu_solve(
 ) -> Value:
     """Solves a system by the triangular factors of its matrix."""
     if not left:
-        found = solve_by_factors(factors, pivots, _adjoint(right), not adjoint)
-        return _adjoint(found)
+        found = solve_by_factors(factors, pivots, conjugate_transpose(right), not adjoint)
+        return conjugate_transpose(found)
     return solve_by_factors(factors, pivots, right, adjoint)
-
-
-def _adjoint(x: Value) -> Value:
-    y = swapped(x, -1, -2)
-    return b.conj(y) if y.element_type.kind == "c" else y
 
 
 def _unpacked(factors: Value, pivots: Value) -> tuple[Value, Value, Value]:
@@ -250,7 +209,7 @@ def linalg_slogdet(call: Call, x: Value) -> tuple[Value, Value, Value, Value]:
 def geqrf(call: Call, x: Value) -> tuple[Value, Value]:
     """The reflections of a factorization to orthogonal and triangular matrices, and their factors."""
     *batch, m, n = sizes(x)
-    factors, tau = _lapack(
+    factors, tau = lapack(
         x, "geqrf", [tensor(sizes(x), x.element_type), tensor((*batch, min(m, n)), x.element_type)], (1,)
     )
     return factors, tau
@@ -280,14 +239,8 @@ def linalg_eigh(call: Call, x: Value, UPLO: str = "L", compute_v: bool = True) -
     routine = "heevd" if x.element_type.kind == "c" else "syevd"
     shapes = [tensor(sizes(x), x.element_type), tensor((*batch, n), part), tensor(tuple(batch), I32)]
     mode, triangle = ord("V" if compute_v else "N"), ord(UPLO.upper())
-    vectors, values, _info = _lapack(x, routine, shapes, (1, 2), mode=mode, uplo=triangle)
+    vectors, values, _info = lapack(x, routine, shapes, (1, 2), mode=mode, uplo=triangle)
     return values, vectors if compute_v else filled((0,), 0, x.element_type)
-
-
-def _identities(batch: Sequence[int], rows: int, columns: int, dtype: DType) -> Value:
-    """Matrices with ones on the diagonal."""
-    one = iota((rows, columns), 0) == iota((rows, columns), 1)
-    return broadcast_to(cast(one, dtype), (*batch, rows, columns))
 
 
 @aten("_linalg_svd")
@@ -305,10 +258,10 @@ def linalg_svd(
         tensor(sizes(x), t), tensor((*batch, k), part), tensor((*batch, m, rows), t),
         tensor((*batch, columns, n), t), tensor(tuple(batch), I32),
     ]  # fmt: skip
-    _, values, left, right, _ = _lapack(x, "gesdd", shapes, (1, 4), mode=ord(mode))
+    _, values, left, right, _ = lapack(x, "gesdd", shapes, (1, 4), mode=ord(mode))
     if not compute_uv:
         empty = filled((0,), 0, t)
         return empty, values, empty
     if not k:
-        left, right = (_identities(batch, extent, other, t) for extent, other in ((m, rows), (columns, n)))
+        left, right = (identities(batch, extent, other, t) for extent, other in ((m, rows), (columns, n)))
     return left, values, right

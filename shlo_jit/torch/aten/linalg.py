@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from shlo_jit import builder as b
 from shlo_jit.builder import DotDimensionNumbers, Value
+from shlo_jit.ir.dtypes import DType
 from shlo_jit.torch.aten.creation import triangle
 from shlo_jit.torch.aten.registry import Call, aten
 from shlo_jit.torch.aten.values import I32, broadcast_to, cast, common_shape, filled, iota, is_nan, sizes, slice_along
@@ -15,6 +18,18 @@ def triangle_of(x: Value, lower: bool) -> Value:
     shape = sizes(x)
     inside = b.broadcast_in_dim(triangle(shape, 0, lower), shape, (len(shape) - 2, len(shape) - 1))
     return b.select(inside, x, filled(shape, 0, x.element_type))
+
+
+def conjugate_transpose(x: Value) -> Value:
+    """The conjugate transposes of matrices."""
+    y = swapped(x, -1, -2)
+    return b.conj(y) if y.element_type.kind == "c" else y
+
+
+def identities(batch: Sequence[int], rows: int, columns: int, dtype: DType) -> Value:
+    """Matrices with ones on the diagonal."""
+    one = iota((rows, columns), 0) == iota((rows, columns), 1)
+    return broadcast_to(cast(one, dtype), (*batch, rows, columns))
 
 
 @aten("cholesky")

@@ -10,6 +10,7 @@ from shlo_jit import builder as b
 from shlo_jit.builder import Value
 from shlo_jit.torch.aten.elementwise import digamma
 from shlo_jit.torch.aten.indexing import rows_at
+from shlo_jit.torch.aten.polynomials import chebyshev_series
 from shlo_jit.torch.aten.registry import Call, aten
 from shlo_jit.torch.aten.values import Operand, cast, common_shape, filled, number, pair, sizes, wide
 
@@ -53,15 +54,6 @@ def i1(call: Call, x: Value) -> Value:
     return cast(b.bessel_i1e(y) * b.exp(b.abs(y)), call.dtype)
 
 
-def _chebyshev(x: Value, coefficients: list[float]) -> Value:
-    """A series of Chebyshev polynomials, by Clenshaw's recurrence."""
-    first = second = third = filled(sizes(x), 0, x.element_type)
-    for c in coefficients:
-        third, second = second, first
-        first = x * second - third + number(c, x.element_type)
-    return number(0.5, x.element_type) * (first - third)
-
-
 _NEAR = [
     -4.41534164647933937950e-18, 3.33079451882223809783e-17, -2.43127984654795469359e-16, 1.71539128555513303061e-15,
     -1.16853328779934516808e-14, 7.67618549860493561688e-14, -4.85644678311192946090e-13, 2.95505266312963983461e-12,
@@ -85,12 +77,13 @@ _FAR = [
 """Cephes' series of exp(-x) * sqrt(x) * I0(x) for x above 8."""
 
 
-def _scaled_i0(y: Value) -> Value:
+def scaled_i0(y: Value) -> Value:
+    """The modified Bessel function of order 0, exponentially scaled."""
     size = b.abs(y)
     dtype = y.element_type
-    near = _chebyshev(size / number(2, dtype) - number(2, dtype), _NEAR)
+    near = chebyshev_series(size / number(2, dtype) - number(2, dtype), _NEAR)
     safe = b.max(size, filled(sizes(y), 8, dtype))
-    far = _chebyshev(number(32, dtype) / safe - number(2, dtype), _FAR) / b.sqrt(safe)
+    far = chebyshev_series(number(32, dtype) / safe - number(2, dtype), _FAR) / b.sqrt(safe)
     return b.select(size <= number(8, dtype), near, far)
 
 
@@ -98,13 +91,13 @@ def _scaled_i0(y: Value) -> Value:
 def i0(call: Call, x: Value) -> Value:
     """The modified Bessel function of order 0."""
     y = cast(x, wide(call.dtype))
-    return cast(_scaled_i0(y) * b.exp(b.abs(y)), call.dtype)
+    return cast(scaled_i0(y) * b.exp(b.abs(y)), call.dtype)
 
 
 @aten("special_i0e")
 def i0e(call: Call, x: Value) -> Value:
     """The modified Bessel function of order 0, exponentially scaled."""
-    return cast(_scaled_i0(cast(x, wide(call.dtype))), call.dtype)
+    return cast(scaled_i0(cast(x, wide(call.dtype))), call.dtype)
 
 
 @aten("_cdist_forward")

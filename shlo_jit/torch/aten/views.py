@@ -329,6 +329,16 @@ def _taken(flat: Value, places: Value) -> Value:
     return b.gather(flat, b.reshape(places, (sizes(places)[0], 1)), numbers, (1,))
 
 
+@aten("resize")
+def resize(call: Call, x: Value, shape: Sequence[int], *, memory_format: Any = None) -> Value:
+    """The first elements in another shape. Elements that x does not have are zeros."""
+    have, count = math.prod(sizes(x)), math.prod(shape)
+    flat = slice_along(b.reshape(x, (have,)), 0, 0, min(count, have))
+    if count > have:
+        flat = b.concatenate([flat, filled((count - have,), 0, x.element_type)], 0)
+    return b.reshape(flat, shape)
+
+
 @aten("unfold", "unfold_copy")
 def unfold(call: Call, x: Value, dim: int, size: int, step: int) -> Value:
     """Windows along a dimension, as another dimension at the end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 
+import guarded
 import numpy as np
 import pytest
 from alone import after
@@ -30,6 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 RNG = np.random.default_rng(3)
 IMAGE, KERNEL = (2, 3, 6, 4), (3, 3, 3, 3)
 
+KERNEL_TYPE = tensor(KERNEL, F32)
 TYPES = {name: tensor(shape, F32) for name, shape in {"x": IMAGE, "w": KERNEL, "v": (3,), "r": IMAGE}.items()}
 
 
@@ -131,6 +133,44 @@ def test_a_transpose_in_another_block_is_not_read() -> None:
         (want,) = evaluate(f.module, *args, np.asarray(p))
         found = shlo_jit.compile(f.module, cache=False)(*args, np.asarray(p))
         np.testing.assert_allclose(np.asarray(found), want, rtol=1e-4, atol=1e-4)
+
+
+def from_features_last(x: Value) -> Value:
+    return b.transpose(x, (0, 3, 1, 2))
+
+
+LAST = tensor((2, 6, 4, 3), F32)
+MIXED = {
+    "elementwise": lambda x, r: b.tanh(x) * 2.0,
+    "another transpose": lambda x, r: b.tanh(x) + r,
+    "a product": lambda x, r: b.tanh(x) * b.reshape(b.dot(b.reshape(r, (12, 12)), b.reshape(r, (12, 12))), IMAGE),
+    "a scatter": lambda x, r: b.tanh(x) - scattered(r),
+}  # fmt: skip
+
+
+def scattered(r: Value) -> Value:
+    """The rows of an array, each added to another row of zeros."""
+    numbers = b.ScatterDimensionNumbers((1,), (0,), (0,), 1)
+    start = b.broadcast_in_dim(b.constant(np.float32(0)), (6, 24), ())
+    places = b.constant(np.array([[4], [0], [5], [1], [1], [3]]))
+    found = b.scatter(start, places, b.reshape(r, (6, 24)), b.add, numbers)
+    assert isinstance(found, Value)
+    return b.reshape(found, IMAGE)
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_an_argument_with_features_last(name: str) -> None:
+    """The transpose of the argument meets that of the convolution's image; the other operand is transposed instead."""
+    with b.function("main", x=LAST, r=tensor((3, 2, 4, 6), F32), w=KERNEL_TYPE) as f:
+        f.returns(convolved(MIXED[name](from_features_last(f["x"]), b.transpose(f["r"], (1, 0, 3, 2))), f["w"]))
+    function = after(f.module, features_last, moved_transposes, simplify)
+    (image,) = (op.operands[0] for op in walk(function.block()) if op.name == "stablehlo.convolution")
+    assert image.op is not None and image.op.name != "stablehlo.transpose"
+    args = arguments(f.module)
+    (want,) = evaluate(f.module, *args)
+    for threads in (1, 2, 3, 8):
+        found = np.asarray(guarded.compile(f.module, threads=threads)(*args))
+        np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-4)
 
 
 STEPS = [name for name in BODIES if name not in ("sum of images and lines", "pixels in one dimension")]
