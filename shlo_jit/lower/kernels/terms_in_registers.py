@@ -192,8 +192,8 @@ class Terms:
         return self.s.space.depends(key[1], {self.s.lanes})
 
     def prefetch_terms(self, at: V, outputs: list[Variables], keys: list[Key]) -> None:
-        """Fetches terms of some arrays for later outputs, to the second-level cache: the first level has few misses under
-        way at a time, less than memory needs. Blocks of terms of two outputs do not adjoin."""
+        """Fetches terms of some arrays for later outputs, to the second-level cache: the first level can wait for few
+        lines at a time, fewer than memory needs. Blocks of terms of two outputs do not adjoin."""
         are_whole = self.s.terms_block is None
         for key in keys:
             inside = {**dict.fromkeys(self.short, i64(0)), self.s.lanes: at}

@@ -167,15 +167,15 @@ def _tests(rw: Rewriter, op: Op, r: Roles, found: MaskedWeights, context: Contex
 
 
 def _reads_cache(op: Op, r: Roles, found: MaskedWeights) -> bool:
-    """Whether a product of few rows reads its values, and that of the scores its keys, from memory: enough products for
-    a task each, of values whose rows are read in registers."""
+    """Whether a product of few rows reads its values, and that of the scores its keys, from memory: several products
+    of values whose rows are read in registers."""
     weights, values = op.operands
     batch, m, *_ = extents_of(op)
     types = {v.tensor.storage.name for v in (weights, values, op.result)}
     product = None if found.scores is None else _product_of(found.scores)
     if product is None or len(types) > 1 or not types <= {"f32", "f64"}:
         return False
-    is_enough = batch >= tuning.ATTENTION_LEAST_TASKS and m <= tuning.COMPUTED_OPERAND_ROWS
+    is_enough = batch > 1 and m <= tuning.COMPUTED_OPERAND_ROWS
     is_enough = is_enough and mk.shape_of(weights)[-1] >= tuning.RANGED_ZEROS_KEYS
     are_rows = values.tensor.rank - 1 in r.rhs_free
     return is_enough and are_rows and _is_in_memory(values) and all(map(_is_in_memory, product[0].operands[1:]))
