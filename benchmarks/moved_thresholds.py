@@ -1,4 +1,4 @@
-"""Finds the thresholds of `shlo_jit/tuning.py` that decide nothing: no code changes if they are halved or doubled.
+"""Finds the thresholds of `shlo_jit/tuning` that decide nothing: no code changes if they are halved or doubled.
 
     python -m benchmarks.moved_thresholds                            every threshold, on the cases and the examples
     python -m benchmarks.moved_thresholds --programs DIR ...         and on the .mlir files of these folders

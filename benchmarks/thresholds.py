@@ -1,4 +1,4 @@
-"""Effect of the thresholds of `shlo_jit/tuning.py`: a case's times with a threshold halved, unchanged, and doubled.
+"""Effect of the thresholds of `shlo_jit/tuning`: a case's times with a threshold halved, unchanged, and doubled.
 
     python -m benchmarks.thresholds                      every threshold that has a case
     python -m benchmarks.thresholds TILE_SIDE ROW_BUFFER_COST

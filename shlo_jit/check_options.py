@@ -27,7 +27,7 @@ from shlo_jit.runtime.stored_schedules import STORED
 from shlo_jit.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from shlo_jit.aot.export import ExportOptions
+    from shlo_jit.aot.export_options import ExportOptions
     from shlo_jit.runtime.given_arrays import GivenArray
 
 MOST_PROCESSES = 256
@@ -323,7 +323,7 @@ def export_options(
 ) -> ExportOptions:
     """Options of an export; see `api.export`. `custom_calls`: custom calls and composites."""
     from shlo_jit.aot.c_names import c_prefix
-    from shlo_jit.aot.export import ExportOptions
+    from shlo_jit.aot.export_options import ExportOptions
 
     library = _path("path", path)
     targets = _targets(target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from shlo_jit.kernels.target import Target
 
@@ -18,6 +18,15 @@ GivenMoves: TypeAlias = "tuple[tuple[str, tuple[Move, ...]], ...]"
 StoredSchedule: TypeAlias = Literal["tuned", "tuned-any-rounding"]
 """The schedule that `tune` has stored for the program and this machine; the second one may change the bits of
 results."""
+
+
+class Arithmetic(TypedDict, total=False):
+    """Options of `compile` and `export` that may change the bits of results; see `docs/accuracy.md`."""
+
+    fold_scales: bool
+    round_activations: str | None
+    assume_finite: bool
+    reproducible: bool
 
 
 class OptionError(ValueError):

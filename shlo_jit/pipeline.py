@@ -279,11 +279,8 @@ def plan(
 
     from shlo_jit.fuse.fuse import fuse
     from shlo_jit.ir.dynamic_values import has_dynamic_shapes
-    from shlo_jit.passes import core_functions
     from shlo_jit.passes.refine.elementwise_calls import elementwise_calls
     from shlo_jit.passes.refine.refine import refine_module
-    from shlo_jit.schedule.moves import IllegalMove
-    from shlo_jit.schedule.schedule import Context, schedule
 
     if has_dynamic_shapes(module):
         with stage("refine"):
@@ -293,22 +290,7 @@ def plan(
     else:
         refined = module
     with stage("passes"):
-        cores = core_functions(
-            refined,
-            function,
-            options.calls.__contains__,
-            on_pass,
-            num_replicas=options.num_replicas,
-            num_partitions=options.num_partitions,
-            channels=dict(options.channels),
-            same_program=options.same_program,
-            code=_code(options),
-            fold_scales=options.fold_scales,
-            rounded=options.round_activations,
-            assume_finite=options.assume_finite,
-            reproducible=options.reproducible,
-            caches=options.target.caches,
-        )
+        cores = _cores(refined, function, options, on_pass)
     pause()
     if options.reproducible:
         from shlo_jit.schedule.sum_order import refuse_unordered
@@ -320,25 +302,57 @@ def plan(
         plans = [fuse(core, options.target.caches) for core in cores]
     pause()
     with stage("schedule"):
-        has_lapack = lapack.is_available if options.has_lapack is None else lambda: bool(options.has_lapack)
-        context = Context(
-            options.target,
-            partial(is_known, calls=options.calls),
-            has_lapack=has_lapack,
-            processes=options.processes,
-            reaches=options.reaches and options.same_program,
-            on_routine=on_routine,
-        )
-        context = context._replace(given=_given_moves(options, cores, plans))
-        try:
-            schedules = [schedule(plan, context) for plan in plans]
-        except IllegalMove as error:
-            raise OptionError(f"schedule: {error}") from None
+        schedules = _schedules(cores, plans, options, on_routine)
     pause()
     with stage("memory"):
         functions = _with_memory(cores, plans, schedules, given_up)
     pause()
     return function, functions
+
+
+def _cores(module: Module, function: Op, options: CompileOptions, on_pass: Callable[[str, Op], None]) -> list[Op]:
+    """The functions of the program in canonical form, callees first."""
+    from shlo_jit.passes import core_functions
+
+    return core_functions(
+        module,
+        function,
+        options.calls.__contains__,
+        on_pass,
+        num_replicas=options.num_replicas,
+        num_partitions=options.num_partitions,
+        channels=dict(options.channels),
+        same_program=options.same_program,
+        code=_code(options),
+        fold_scales=options.fold_scales,
+        rounded=options.round_activations,
+        assume_finite=options.assume_finite,
+        reproducible=options.reproducible,
+        caches=options.target.caches,
+    )
+
+
+def _schedules(
+    cores: list[Op], plans: list[PlanBlock], options: CompileOptions, on_routine: Callable[[Routine], None]
+) -> list[Schedule]:
+    """How the steps of each function run. Raises OptionError for a given move that is illegal."""
+    from shlo_jit.schedule.moves import IllegalMove
+    from shlo_jit.schedule.schedule import Context, schedule
+
+    has_lapack = lapack.is_available if options.has_lapack is None else lambda: bool(options.has_lapack)
+    context = Context(
+        options.target,
+        partial(is_known, calls=options.calls),
+        has_lapack=has_lapack,
+        processes=options.processes,
+        reaches=options.reaches and options.same_program,
+        on_routine=on_routine,
+    )
+    context = context._replace(given=_given_moves(options, cores, plans))
+    try:
+        return [schedule(plan, context) for plan in plans]
+    except IllegalMove as error:
+        raise OptionError(f"schedule: {error}") from None
 
 
 def _with_memory(

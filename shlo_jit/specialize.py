@@ -108,17 +108,27 @@ def dynamic_executable(source: ProgramSource, options: CompileOptions) -> Dynami
         made = Derived(module.source.name, lambda: digest() + how, module_of, (), check)
         return pipeline.compile_static(made, options)
 
-    known: frozenset[int] = frozenset()
-    if not any(map(is_dynamic, arguments)):
-        try:
-            if not has_dynamic_shapes(refined([a.tensor.extents for a in arguments], {})):
-                return None
-        except NeedsValues as needs:
-            known = needs.arguments
+    known = _values_needed(arguments, refined)
+    if known is None:
+        return None
     symbolic = SymbolicCode(inputs, make_symbolic) if options.dynamic == "symbolic" else None
     if symbolic is not None:
         symbolic.prepare()
     return DynamicExecutable(inputs, outputs, known, make, options.threads, host, symbolic)
+
+
+def _values_needed(
+    arguments: Sequence[Value], refined: Callable[[Sequence[Shape], Mapping[int, np.ndarray]], Module]
+) -> frozenset[int] | None:
+    """The arguments whose values shapes depend on, as far as that is known before a call; None if no shape depends on
+    a call."""
+    if any(map(is_dynamic, arguments)):
+        return frozenset()
+    try:
+        is_unknown = has_dynamic_shapes(refined([a.tensor.extents for a in arguments], {}))
+    except NeedsValues as needs:
+        return needs.arguments
+    return frozenset() if is_unknown else None
 
 
 @contextmanager

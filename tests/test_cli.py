@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 import shlo_jit
 from shlo_jit import examples
-from shlo_jit.cli import app, mistakes, running
+from shlo_jit.cli import app, mistakes, running, timing
 from shlo_jit.passes import PASSES
 from shlo_jit.reference import flattened
 from shlo_jit.stages import STAGES
@@ -283,8 +283,8 @@ def test_variables_that_make_no_sense(add: str, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("calls", [1, 2, 7])
 def test_run_calls_as_often_as_asked(calls: int, add: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = []
-    timed = running._timed
-    monkeypatch.setattr(running, "_timed", lambda call, repeat: timed(lambda: made.append(1) or call(), repeat))
+    timed = timing.timed
+    monkeypatch.setattr(running, "timed", lambda call, repeat: timed(lambda: made.append(1) or call(), repeat))
     words = "in one call" if calls == 1 else f"median of {calls} calls"
     assert words in invoke("run", add, "--random", "--repeat", str(calls)).stdout
     assert len(made) == calls
@@ -292,8 +292,8 @@ def test_run_calls_as_often_as_asked(calls: int, add: str, monkeypatch: pytest.M
 
 def test_run_calls_a_long_program_once(monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(range(0, 1000, 2))  # the clock advances two seconds whenever it is read
-    monkeypatch.setattr(running.time, "perf_counter", lambda: float(next(now)))
-    assert running._timed(lambda: "result", None) == ("result", [2.0])
+    monkeypatch.setattr(timing.time, "perf_counter", lambda: float(next(now)))
+    assert timing.timed(lambda: "result", None) == ("result", [2.0])
 
 
 def test_run_reads_pipes(tmp_path: Path) -> None:

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from shlo_jit.aot import modules, weights
 from shlo_jit.aot.archive import Archive
 from shlo_jit.aot.c_names import is_taken
+from shlo_jit.aot.export_options import ExportOptions
 from shlo_jit.aot.header import header
 from shlo_jit.aot.image import Image
 from shlo_jit.aot.interface import public_symbols
 from shlo_jit.aot.linking import link_shared
 from shlo_jit.aot.make_image import check_entries, make_image
-from shlo_jit.aot.sized import Shapes
 from shlo_jit.aot.weights_code import weights_file_name
 from shlo_jit.deep import deeply
 from shlo_jit.errors import ExportError
 from shlo_jit.forking import compiling
 from shlo_jit.ir.core import Module
 from shlo_jit.kernels.target import Target
-from shlo_jit.options import CompileOptions
-from shlo_jit.runtime.given_arrays import GivenArray
 from shlo_jit.runtime.replacing import replacing
 
 SHARED = {".so": "linux", ".dylib": "macos", ".dll": "windows"}
@@ -34,24 +32,6 @@ WASM = ".wasm"
 """File suffixes of each kind of output."""
 
 
-class ExportOptions(NamedTuple):
-    """Options of `export` besides the program; see `api.export`."""
-
-    path: Path
-    header: Path | None
-    name: str
-    entries: tuple[str, ...]
-    targets: tuple[Target, ...]
-    weights_in_file: bool
-    threads: bool
-    linker: str
-    shapes: Mapping[str, Shapes]
-    """For each function with unknown dimensions, the calls to generate code for."""
-    compile: CompileOptions
-    constants: Mapping[str, Sequence[GivenArray]] = {}
-    """For each function, the arrays that are given for its arguments."""
-
-
 class Exported(NamedTuple):
     """Paths that `export` has written, and the linker of the library (empty for objects and archives)."""
 
@@ -59,6 +39,10 @@ class Exported(NamedTuple):
     header: Path | None
     weights: Path | None
     linker: str
+
+    def files(self) -> list[Path]:
+        """The files that exist: the library first."""
+        return [path for path in (self.library, self.header, self.weights) if path is not None]
 
 
 Progress = Callable[[str, int, int], None]

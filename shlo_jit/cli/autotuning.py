@@ -26,13 +26,22 @@ from shlo_jit.cli.options import (
     Seed,
     Shapes,
     Threads,
+    arithmetic,
 )
 from shlo_jit.cli.progress import seconds_bar
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from shlo_jit.autotune.result import TuneResult
+
+Seconds = Annotated[
+    float,
+    typer.Option(min=0.01, metavar="S", help="Time of the search; it ends earlier if nothing is left to try."),
+]
+AnyRounding = Annotated[
+    bool,
+    typer.Option("--any-rounding", help="Also try schedules that add up in another order; results change by rounding."),
+]
+SaveTo = Annotated[Path | None, typer.Option(metavar="F.json", help="File to write the schedule to, for --schedule.")]
 
 
 def tune(
@@ -42,19 +51,9 @@ def tune(
     shapes: Shapes = None,
     random: Random = False,
     seed: Seed = 0,
-    seconds: Annotated[
-        float,
-        typer.Option(min=0.01, metavar="S", help="Time of the search; it ends earlier if nothing is left to try."),
-    ] = 60.0,
-    any_rounding: Annotated[
-        bool,
-        typer.Option(
-            "--any-rounding", help="Also try schedules that add up in another order; results change by rounding."
-        ),
-    ] = False,
-    save: Annotated[
-        Path | None, typer.Option(metavar="F.json", help="File to write the schedule to, for --schedule.")
-    ] = None,
+    seconds: Seconds = 60.0,
+    any_rounding: AnyRounding = False,
+    save: SaveTo = None,
     entry: Entry = "main",
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
@@ -79,17 +78,10 @@ def tune(
         source, name = programs.source(file, example)
         given = [arrays.load(path) for path in inputs or []]
         arrays_given = read_constants(constants)
+        modes = arithmetic(fold_scales, round_activations, assume_finite)
         with mistakes.refusals(name):
             made, _ = programs.compile(
-                source,
-                entry,
-                threads,
-                True,
-                dynamic,
-                fold_scales,
-                round_activations,
-                assume_finite,
-                constants=arrays_given,
+                source, programs.Compilation(entry, threads, dynamic, modes, constants=arrays_given)
             )
             expected = arrays.with_shapes(made.inputs, given, shapes or [], takes_inputs=True)
             arguments = arrays.arguments(expected, given, random, seed)
@@ -103,23 +95,25 @@ def tune(
                     entry=entry,
                     threads=threads,
                     dynamic=dynamic.value,
+                    constants=arrays_given,
                     fold_scales=fold_scales,
                     round_activations=round_activations,
                     assume_finite=assume_finite,
-                    constants=arrays_given,
                 )
         if save is not None:
             with mistakes.writable(save):
                 save.write_text(json.dumps(found.schedule, indent=1) + "\n", encoding="utf-8")
-    if as_json:
-        printed = {"program": name, "threads": found.executable.threads, **found.as_dict()}
-        typer.echo(json.dumps(printed, indent=1, allow_nan=False))
-        return
-    _print(report.make_console(), name, found, save)
+    (_print_json if as_json else _print)(name, found, save)
 
 
-def _print(console: Console, name: str, found: TuneResult, save: Path | None) -> None:
+def _print_json(name: str, found: TuneResult, save: Path | None) -> None:
+    printed = {"program": name, "threads": found.executable.threads, **found.as_dict()}
+    typer.echo(json.dumps(printed, indent=1, allow_nan=False))
+
+
+def _print(name: str, found: TuneResult, save: Path | None) -> None:
     """Prints the table of the steps, the times of calls, what was dropped, and where the schedule is."""
+    console = report.make_console()
     rows = report.make_table()
     rows.add_column(style="dim")
     rows.add_row("program", name)

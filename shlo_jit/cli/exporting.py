@@ -4,74 +4,97 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from shlo_jit.cli import export_shapes, mistakes, programs, report
 from shlo_jit.cli.constants import Constants, bound, read_by_function
-from shlo_jit.cli.options import AsJson, AssumeFinite, Example, File, FoldScales, Reproducible, RoundActivations, word
+from shlo_jit.cli.options import (
+    AsJson,
+    AssumeFinite,
+    Example,
+    File,
+    FoldScales,
+    Reproducible,
+    RoundActivations,
+    arithmetic,
+    word,
+)
 from shlo_jit.cli.progress import progress, steps
+
+if TYPE_CHECKING:
+    from shlo_jit.ir.core import Module
+
+Library = Annotated[
+    Path,
+    typer.Option("--output", "-o", metavar="LIBRARY", help="Library to write: .so, .o, .a, .wasm, .dylib or .dll."),
+]
+Header = Annotated[Path | None, typer.Option(metavar="H", help="C header to write.")]
+Targets = Annotated[
+    str,
+    typer.Option(
+        metavar="T[,T...]",
+        help="Target, such as x86-64-v3, aarch64 or wasm32; several of one architecture are possible.",
+    ),
+]
+Prefix = Annotated[str | None, typer.Option(metavar="NAME", help="Prefix of its symbols.  [default: the file's name]")]
+Entries = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Function to export; may be given several times.  [default: main]"),
+]
+PlaceOfWeights = Annotated[
+    str,
+    typer.Option(
+        metavar="embedded|file",
+        parser=word("embedded", "file"),
+        help="Place of the constants: in the library, or in a file next to it.",
+    ),
+]
+WithThreads = Annotated[bool, typer.Option("--threads/--no-threads", help="Allow calls to use several threads.")]
+Linker = Annotated[str | None, typer.Option(metavar="COMMAND", help="Linker to use.  [default: the first one found]")]
+CustomCalls = Annotated[
+    list[str] | None, typer.Option(metavar="NAME", help="Target of a custom call that the host implements in C.")
+]
+Donated = Annotated[
+    list[int] | None,
+    typer.Option(min=0, metavar="N", help="Index of an argument whose memory may be reused for results."),
+]
+CallShapes = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="8x16xf32[,T...]",
+        help="Types of the inputs with unknown dimensions, or of all inputs, to compile for; may be given several "
+        "times. An input of integers that sizes depend on is given by value: i32=8, or 2xi32=8x4.",
+    ),
+]
+MovesFile = Annotated[
+    Path | None,
+    typer.Option(metavar="F.json", help="File with the moves of loop nests, as `tune --save` writes it."),
+]
 
 
 def export(
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", metavar="LIBRARY", help="Library to write: .so, .o, .a, .wasm, .dylib or .dll."),
-    ],
+    output: Library,
     file: File = None,
     example: Example = "",
-    header: Annotated[Path | None, typer.Option(metavar="H", help="C header to write.")] = None,
-    target: Annotated[
-        str,
-        typer.Option(
-            metavar="T[,T...]",
-            help="Target, such as x86-64-v3, aarch64 or wasm32; several of one architecture are possible.",
-        ),
-    ] = "native",
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Prefix of its symbols.  [default: the file's name]")
-    ] = None,
-    entry: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Function to export; may be given several times.  [default: main]"),
-    ] = None,
-    weights: Annotated[
-        str,
-        typer.Option(
-            metavar="embedded|file",
-            parser=word("embedded", "file"),
-            help="Place of the constants: in the library, or in a file next to it.",
-        ),
-    ] = "embedded",
-    threads: Annotated[bool, typer.Option("--threads/--no-threads", help="Allow calls to use several threads.")] = True,
-    linker: Annotated[
-        str | None, typer.Option(metavar="COMMAND", help="Linker to use.  [default: the first one found]")
-    ] = None,
-    custom_call: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Target of a custom call that the host implements in C.")
-    ] = None,
-    donate: Annotated[
-        list[int] | None,
-        typer.Option(min=0, metavar="N", help="Index of an argument whose memory may be reused for results."),
-    ] = None,
-    shapes: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="8x16xf32[,T...]",
-            help="Types of the inputs with unknown dimensions, or of all inputs, to compile for; may be given several "
-            "times. An input of integers that sizes depend on is given by value: i32=8, or 2xi32=8x4.",
-        ),
-    ] = None,
+    header: Header = None,
+    target: Targets = "native",
+    name: Prefix = None,
+    entry: Entries = None,
+    weights: PlaceOfWeights = "embedded",
+    threads: WithThreads = True,
+    linker: Linker = None,
+    custom_call: CustomCalls = None,
+    donate: Donated = None,
+    shapes: CallShapes = None,
     fold_scales: FoldScales = False,
     round_activations: RoundActivations = None,
     assume_finite: AssumeFinite = False,
     reproducible: Reproducible = False,
-    schedule: Annotated[
-        Path | None,
-        typer.Option(metavar="F.json", help="File with the moves of loop nests, as `tune --save` writes it."),
-    ] = None,
+    schedule: MovesFile = None,
     constants: Constants = None,
     as_json: AsJson = False,
 ) -> None:
@@ -83,14 +106,11 @@ def export(
     from shlo_jit.cli import inspection, library_report
 
     start = time.perf_counter()
+    modes = arithmetic(fold_scales, round_activations, assume_finite, reproducible)
     with mistakes.as_json(as_json):
         source, source_name = programs.source(file, example)
         with mistakes.refusals(source_name):
-            module = programs.parse(source)
-            entries = [name.removeprefix("@") for name in entry or ["main"]]
-            given = read_by_function(constants, entries)
-            programs_of = {name: bound(module, name, given.get(name)) for name in entries} if shapes else {}
-            calls = export_shapes.read(programs_of, entries, shapes) if shapes else None
+            program = _read(source, entry or ["main"], constants, shapes)
     with (
         mistakes.as_json(as_json),
         mistakes.refusals(source_name),
@@ -98,7 +118,7 @@ def export(
         steps("lowering") as on_step,
     ):
         exported = api.export(
-            module,
+            program.module,
             output,
             header=header,
             target=target,
@@ -109,22 +129,42 @@ def export(
             custom_calls=custom_call or (),
             donate=donate or (),
             linker=linker,
-            shapes=calls,
-            fold_scales=fold_scales,
-            round_activations=round_activations,
-            assume_finite=assume_finite,
-            reproducible=reproducible,
+            shapes=program.calls,
             schedule=None if schedule is None else programs.moves(schedule),
-            constants=given if len(entries) > 1 else given.get(entries[0]),
+            constants=program.constants,
             progress=on_step,
+            **modes,
         )
         seconds = time.perf_counter() - start
         found = inspection.inspect(exported.library)
     if as_json:
-        files = [str(path) for path in (exported.library, exported.header, exported.weights) if path is not None]
+        files = [str(path) for path in exported.files()]
         typer.echo(json.dumps({"files": files, "linker": exported.linker, **found.as_dict()}, indent=1))
     else:
         library_report.print_exported(report.make_console(), exported, found, seconds)
+
+
+class Program(NamedTuple):
+    """A program to export, with what belongs to its functions."""
+
+    module: Module
+    calls: Any
+    """Shapes of the calls to compile code for, as `api.export` takes them; None without unknown dimensions."""
+    constants: Any
+    """Arrays for arguments, as `api.export` takes them."""
+
+
+def _read(
+    source: Path | bytes, entries: Sequence[str], constants: Sequence[str] | None, shapes: Sequence[str] | None
+) -> Program:
+    """Reads a program, and the constants and shapes that are given for its functions `entries`."""
+    module = programs.parse(source)
+    entries = [name.removeprefix("@") for name in entries]
+    given = read_by_function(constants, entries)
+    calls = None
+    if shapes:
+        calls = export_shapes.read({name: bound(module, name, given.get(name)) for name in entries}, entries, shapes)
+    return Program(module, calls, given if len(entries) > 1 else given.get(entries[0]))
 
 
 def inspect(

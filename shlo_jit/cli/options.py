@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from shlo_jit import examples
+from shlo_jit.options import Arithmetic
 from shlo_jit.suggest import did_you_mean
 
 
@@ -64,6 +65,9 @@ Runnable = Annotated[
 ]
 Example = Annotated[
     str, typer.Option(metavar="NAME", help=f"Use an example instead of FILE: {', '.join(examples.names())}.")
+]
+OutputText = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="F.mlir", help="File to write.  [default: print to stdout]")
 ]
 Entry = Annotated[str, typer.Option(metavar="NAME", help="Function to compile.")]
 Threads = Annotated[
@@ -144,3 +148,15 @@ Dynamic = Annotated[
         help="Code for unknown dimensions: for the sizes of each call, or once for any size of the first dimension.",
     ),
 ]
+
+
+def arithmetic(
+    fold_scales: bool, round_activations: str | None, assume_finite: bool, reproducible: bool = False
+) -> Arithmetic:
+    """The options of the command line that may change the bits of results, as `compile` and `export` take them."""
+    return Arithmetic(
+        fold_scales=fold_scales,
+        round_activations=round_activations,
+        assume_finite=assume_finite,
+        reproducible=reproducible,
+    )

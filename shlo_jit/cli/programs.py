@@ -8,13 +8,14 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shlo_jit import examples
 from shlo_jit.cli import mistakes
 from shlo_jit.cli.options import DynamicCode
 from shlo_jit.cli.progress import progress
 from shlo_jit.cli.several import Grid, Several
+from shlo_jit.options import Arithmetic
 
 if TYPE_CHECKING:
     from shlo_jit.cli.constants import Arrays
@@ -79,56 +80,37 @@ def parse(given: Path | bytes | Module) -> Module:
         return api.parse(given)
 
 
-def compile(
-    given: Path | bytes | Module,
-    entry: str,
-    threads: int | None,
-    cache: bool,
-    dynamic: DynamicCode = DynamicCode.SPECIALIZE,
-    fold_scales: bool = False,
-    round_activations: str | None = None,
-    assume_finite: bool = False,
-    schedule: Path | None = None,
-    constants: Arrays | None = None,
-    reproducible: bool = False,
-) -> tuple[Executable | DynamicExecutable, float]:
+ENTRY = "main"
+"""The function that is compiled unless another one is named."""
+
+
+class Compilation(NamedTuple):
+    """How a command compiles its program."""
+
+    entry: str = ""
+    """The function; without a name that of programs, `main`, or a library's only one."""
+    threads: int | None = None
+    dynamic: DynamicCode = DynamicCode.SPECIALIZE
+    arithmetic: Arithmetic = Arithmetic()
+    schedule: Path | None = None
+    """A file with the moves of steps, or the word for a stored schedule."""
+    constants: Arrays | None = None
+    cache: bool = True
+
+
+def compile(given: Path | bytes | Module, how: Compilation) -> tuple[Executable | DynamicExecutable, float]:
     """Compiles a program and returns it with the compile time in seconds. Ends the command for a program of several
     processes."""
-    made, seconds = compile_any(
-        given,
-        entry,
-        threads,
-        cache,
-        dynamic,
-        Grid(),
-        fold_scales,
-        round_activations,
-        assume_finite,
-        schedule,
-        constants,
-        reproducible,
-    )
+    made, seconds = compile_any(given, how, Grid())
     if isinstance(made, Several):
         mistakes.fail("the program runs in several processes: only the command `run` supports it")
     return made, seconds
 
 
 def compile_any(
-    given: Path | bytes | Module,
-    entry: str,
-    threads: int | None,
-    cache: bool,
-    dynamic: DynamicCode,
-    grid: Grid,
-    fold_scales: bool = False,
-    round_activations: str | None = None,
-    assume_finite: bool = False,
-    schedule: Path | None = None,
-    constants: Arrays | None = None,
-    reproducible: bool = False,
+    given: Path | bytes | Module, how: Compilation, grid: Grid
 ) -> tuple[Executable | DynamicExecutable | Several, float]:
-    """Compiles a program, possibly for several processes, and returns it with the compile time in seconds. `schedule`:
-    a file with the moves of steps, or the word for a stored schedule."""
+    """Compiles a program, possibly for several processes, and returns it with the compile time in seconds."""
     from shlo_jit import api
     from shlo_jit.runtime.distributed import DistributedExecutable
 
@@ -136,18 +118,15 @@ def compile_any(
         start = time.perf_counter()
         made = api.compile(
             given,
-            entry,
-            threads=threads,
-            cache=cache,
-            dynamic=dynamic.value,
-            fold_scales=fold_scales,
-            round_activations=round_activations,
-            assume_finite=assume_finite,
-            schedule=None if schedule is None else moves(schedule),
-            constants=constants,
-            reproducible=reproducible,
+            how.entry or ENTRY,
+            threads=how.threads,
+            cache=how.cache,
+            dynamic=how.dynamic.value,
+            schedule=None if how.schedule is None else moves(how.schedule),
+            constants=how.constants,
             num_partitions=grid.processes,
             transport=grid.transport,
+            **how.arithmetic,
         )
         if isinstance(made, DistributedExecutable):
             made = Several(made)
@@ -196,7 +175,7 @@ def refined(given: Path | bytes | Module, entry: str, shapes: Sequence[str]) -> 
     module = parse(given)
     if not shapes and not has_dynamic_shapes(module):
         return module
-    expected, _ = compile(module, entry, None, cache=True)
+    expected, _ = compile(module, Compilation(entry))
     wanted = with_shapes(expected.inputs, [], shapes)
     with progress("refining"):
         return api.refine(module, [signature.shape for signature in wanted], entry)

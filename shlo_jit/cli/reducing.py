@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from shlo_jit.cli import mistakes, programs, report
-from shlo_jit.cli.options import Entry, Example, File, Seed
+from shlo_jit.cli.options import Entry, Example, File, OutputText, Seed
 from shlo_jit.cli.progress import steps
 from shlo_jit.suggest import did_you_mean
 
@@ -22,35 +22,37 @@ if TYPE_CHECKING:
     from shlo_jit.shrink.failing import Command, ReadyMade
     from shlo_jit.shrink.search import Progress, Size
 
+Test = Annotated[
+    str,
+    typer.Option(
+        metavar="CMD", help="Command that ends with status 0 if the program fails; {} is replaced by its file."
+    ),
+]
+Crash = Annotated[bool, typer.Option("--crash", help="Keep what ends in an InternalError or in a signal.")]
+Wrong = Annotated[bool, typer.Option("--wrong", help="Keep what gives other results than the reference interpreter.")]
+Jobs = Annotated[
+    int | None, typer.Option(min=1, metavar="N", help="Number of programs tried at a time.  [default: all CPUs]")
+]
+TimeOut = Annotated[
+    float,
+    typer.Option(
+        "--time-out",
+        min=0.1,
+        metavar="S",
+        help="Seconds per program; one that takes longer does not count as failing.",
+    ),
+]
+
 
 def reduce(
     file: File = None,
     example: Example = "",
-    test: Annotated[
-        str,
-        typer.Option(
-            metavar="CMD", help="Command that ends with status 0 if the program fails; {} is replaced by its file."
-        ),
-    ] = "",
-    crash: Annotated[bool, typer.Option("--crash", help="Keep what ends in an InternalError or in a signal.")] = False,
-    wrong: Annotated[
-        bool, typer.Option("--wrong", help="Keep what gives other results than the reference interpreter.")
-    ] = False,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="F.mlir", help="File to write.  [default: print to stdout]")
-    ] = None,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Number of programs tried at a time.  [default: all CPUs]")
-    ] = None,
-    time_out: Annotated[
-        float,
-        typer.Option(
-            "--time-out",
-            min=0.1,
-            metavar="S",
-            help="Seconds per program; one that takes longer does not count as failing.",
-        ),
-    ] = 60.0,
+    test: Test = "",
+    crash: Crash = False,
+    wrong: Wrong = False,
+    output: OutputText = None,
+    jobs: Jobs = None,
+    time_out: TimeOut = 60.0,
     seed: Seed = 0,
     entry: Entry = "main",
 ) -> None:

@@ -6,8 +6,8 @@ import contextlib
 import json
 import os
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -39,16 +39,17 @@ from shlo_jit.cli.options import (
     Shapes,
     Threads,
     Transport,
+    arithmetic,
 )
 from shlo_jit.cli.progress import progress
-from shlo_jit.cli.several import Several, grid_of, quiet_unless
+from shlo_jit.cli.several import Grid, Several, grid_of, quiet_unless
+from shlo_jit.cli.timing import profiled, timed
 
 if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
     from shlo_jit.cli.comparing import Comparison
-    from shlo_jit.cli.constants import Arrays as ConstantArrays
     from shlo_jit.ir.core import Module
     from shlo_jit.reference.compare import Difference
     from shlo_jit.runtime.dynamic import DynamicExecutable
@@ -57,13 +58,39 @@ if TYPE_CHECKING:
     from shlo_jit.runtime.staged import Runnable as Code
     from shlo_jit.runtime.trace import Trace
 
-TIMING_SECONDS, TIMING_CALLS = 0.5, 1000
-"""Maximum time and number of further calls by which `run` determines the best time."""
 PROFILE_SECONDS = 1.0
 """Seconds for which `profile` calls the program repeatedly."""
 
-
-RTOL = "Allowed difference, relative to the expected value.  [default: by the element type]"
+OutputDir = Annotated[
+    Path | None, typer.Option(metavar="D", help="Folder to write the results to, as output0.npy and so on.")
+]
+Repeat = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Number of calls.  [default: one, and more for half a second]"),
+]
+TraceFile = Annotated[
+    Path | None,
+    typer.Option(metavar="T.json", help="File to write the times of all steps of one more call to, for trace viewers."),
+]
+AnyEntry = Annotated[
+    str, typer.Option(metavar="NAME", help="Function to run.  [default: main, or a library's only one]")
+]
+Check = Annotated[bool, typer.Option("--check", help="Compare the results with those of the reference interpreter.")]
+Expected = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--expected", metavar="O.npy ...", help="Compare the results with the arrays in these files, in order."
+    ),
+]
+RelativeTolerance = Annotated[
+    float | None,
+    typer.Option(
+        min=0, metavar="X", help="Allowed difference, relative to the expected value.  [default: by the element type]"
+    ),
+]
+AbsoluteTolerance = Annotated[
+    float | None, typer.Option(min=0, metavar="X", help="Allowed difference in addition to --rtol.")
+]
 
 
 class Ready(NamedTuple):
@@ -89,7 +116,6 @@ def _ready(
     shapes: list[str] | None,
     random: bool,
     seed: int,
-    entry: str,
     make: Make,
 ) -> Iterator[Ready]:
     """Makes a program from its source by `make`, with its arguments. Errors, also in the body, end the command."""
@@ -110,22 +136,10 @@ def run(
     shapes: Shapes = None,
     random: Random = False,
     seed: Seed = 0,
-    output_dir: Annotated[
-        Path | None, typer.Option(metavar="D", help="Folder to write the results to, as output0.npy and so on.")
-    ] = None,
-    repeat: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Number of calls.  [default: one, and more for half a second]"),
-    ] = None,
-    trace: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="T.json", help="File to write the times of all steps of one more call to, for trace viewers."
-        ),
-    ] = None,
-    entry: Annotated[
-        str, typer.Option(metavar="NAME", help="Function to run.  [default: main, or a library's only one]")
-    ] = "",
+    output_dir: OutputDir = None,
+    repeat: Repeat = None,
+    trace: TraceFile = None,
+    entry: AnyEntry = "",
     threads: Threads = None,
     dynamic: Dynamic = DynamicCode.SPECIALIZE,
     fold_scales: FoldScales = False,
@@ -137,19 +151,10 @@ def run(
     processes: Processes = None,
     transport: Transport = None,
     no_cache: NoCache = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Compare the results with those of the reference interpreter.")
-    ] = False,
-    expected: Annotated[
-        list[Path] | None,
-        typer.Option(
-            "--expected", metavar="O.npy ...", help="Compare the results with the arrays in these files, in order."
-        ),
-    ] = None,
-    rtol: Annotated[float | None, typer.Option(min=0, metavar="X", help=RTOL)] = None,
-    atol: Annotated[
-        float | None, typer.Option(min=0, metavar="X", help="Allowed difference in addition to --rtol.")
-    ] = None,
+    check: Check = False,
+    expected: Expected = None,
+    rtol: RelativeTolerance = None,
+    atol: AbsoluteTolerance = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a program or an exported library, and print its results and times.
@@ -166,42 +171,34 @@ def run(
     with mistakes.as_json(as_json and grid.prints), mistakes.refusals():
         against = Against(check, expected or [], rtol, atol)
         against.check()
-        arrays_given = read_constants(constants)
-
-        def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable | Several, float]:
-            if isinstance(source, Path) and programs.is_library(source):
-                if grid.processes is not None:
-                    mistakes.fail("--processes: functions of a library run in one process")
-                if arrays_given:
-                    mistakes.fail("--constants: a library contains its constants")
-                return programs.load(source, entry or None, threads)
-            return programs.compile_any(
-                source,
-                entry or "main",
-                threads,
-                not no_cache,
-                dynamic,
-                grid,
-                fold_scales,
-                round_activations,
-                assume_finite,
-                schedule,
-                arrays_given,
-                reproducible,
-            )
-
+        modes = arithmetic(fold_scales, round_activations, assume_finite, reproducible)
+        given = read_constants(constants)
+        how = programs.Compilation(entry, threads, dynamic, modes, schedule, given, not no_cache)
         with quiet_unless(grid.prints):
             _run_and_print(
-                lambda: _ready(file, example, inputs, shapes, random, seed, entry or "main", make),
+                lambda: _ready(file, example, inputs, shapes, random, seed, partial(_made, how=how, grid=grid)),
                 [p.name for p in inputs or []],
                 output_dir if grid.prints else None,
                 repeat or (1 if grid.is_mpi else None),  # all processes must make the same number of calls
                 trace,
                 against,
-                entry or "main",
+                how,
                 as_json,
-                arrays_given,
             )
+
+
+def _made(
+    source: Path | bytes, how: programs.Compilation, grid: Grid
+) -> tuple[Executable | DynamicExecutable | Several, float]:
+    """Compiles a program, or loads a function of an exported library. Ends the command for options that only programs
+    have."""
+    if not isinstance(source, Path) or not programs.is_library(source):
+        return programs.compile_any(source, how, grid)
+    if grid.processes is not None:
+        mistakes.fail("--processes: functions of a library run in one process")
+    if how.constants:
+        mistakes.fail("--constants: a library contains its constants")
+    return programs.load(source, how.entry or None, how.threads)
 
 
 def _run_and_print(
@@ -211,10 +208,10 @@ def _run_and_print(
     repeat: int | None,
     trace: Path | None,
     against: Against,
-    entry: str,
+    how: programs.Compilation,
     as_json: bool,
-    constants: ConstantArrays | None,
 ) -> None:
+    entry = how.entry or programs.ENTRY
     with prepare() as ready:
         is_library = isinstance(ready.source, Path) and programs.is_library(ready.source)
         if is_library and against.interpreter:
@@ -223,7 +220,7 @@ def _run_and_print(
             mistakes.fail("--check: the interpreter runs programs of one process; use --expected")
         results, times = _run(ready.executable, ready.arguments, repeat)
         traced = None if trace is None else _trace(ready, trace)
-        module = None if is_library else bound(programs.parse(ready.source), entry, constants)
+        module = None if is_library else bound(programs.parse(ready.source), entry, how.constants)
         compared = None
         if against.interpreter and module is not None:
             compared = with_interpreter(module, entry, ready.arguments, results)
@@ -324,44 +321,15 @@ def profile(
     The page of --html compares each step with what this machine can do. The limits of the machine are measured in
     less than a second, and kept in the object cache.
     """
-    arrays_given = read_constants(constants)
-
-    def make(source: Path | bytes) -> tuple[Executable | DynamicExecutable, float]:
-        return programs.compile(
-            source,
-            entry,
-            threads,
-            True,
-            dynamic,
-            fold_scales,
-            round_activations,
-            assume_finite,
-            schedule,
-            arrays_given,
-            reproducible,
-        )
-
-    with _ready(file, example, inputs, shapes, random, seed, entry, make) as ready:
+    modes = arithmetic(fold_scales, round_activations, assume_finite, reproducible)
+    how = programs.Compilation(entry, threads, dynamic, modes, schedule, read_constants(constants))
+    with _ready(file, example, inputs, shapes, random, seed, lambda source: programs.compile(source, how)) as ready:
         executable = ready.executable
         assert not isinstance(executable, Several)  # `make` refuses programs of several processes
         measured, times = profiled(executable, ready.arguments, repeat, PROFILE_SECONDS)
     report.print_profile(report.make_console(), ready.name, executable, measured, times)
     if html is not None:
         _write_page(html, ready.name, executable, measured, times)
-
-
-def profiled(
-    executable: Code, arguments: Sequence[Any], repeat: int | None, seconds: float
-) -> tuple[Profile, list[float]]:
-    """Profiles `repeat` calls, or as many as take `seconds`; returns the profile and their times."""
-    executable(*arguments)  # sizes that depend on data are known after this call
-    with progress("compiling again, with a clock"):
-        measured = executable.profile()
-    with measured, progress("running"):
-        executable(*arguments)
-        measured.reset()  # the first call is a warm-up
-        _, times = _timed(lambda: executable(*arguments), repeat, seconds)
-    return measured, times
 
 
 def _write_page(path: Path, name: str, executable: Code, measured: Profile, times: Sequence[float]) -> None:
@@ -381,7 +349,7 @@ def _run(
 ) -> tuple[tuple[Any, ...], list[float]]:
     """Results of the last call, and the times of all calls."""
     with progress("running"):
-        results, times = _timed(lambda: executable(*arguments), repeat)
+        results, times = timed(lambda: executable(*arguments), repeat)
         return results if isinstance(results, tuple) else (results,), times
 
 
@@ -395,20 +363,3 @@ def _trace(ready: Ready, path: Path) -> Trace:
             traced.reset()
             ready.executable(*ready.arguments)
     return traced
-
-
-def _timed(call: Callable[[], Any], repeat: int | None, seconds: float = TIMING_SECONDS) -> tuple[Any, list[float]]:
-    """Returns the result of the last of `repeat` calls, and the seconds of each.
-
-    Without `repeat` there is one call, and more while their total is at most `seconds`.
-    """
-    times: list[float] = []
-    end = time.perf_counter() + seconds
-    while True:
-        start = time.perf_counter()
-        results = call()
-        times.append(time.perf_counter() - start)
-        if len(times) == repeat:
-            return results, times
-        if repeat is None and (len(times) == TIMING_CALLS or time.perf_counter() + times[-1] > end):
-            return results, times

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
@@ -28,6 +28,7 @@ from shlo_jit.cli.options import (
     Seed,
     Shapes,
     Threads,
+    arithmetic,
     word,
 )
 from shlo_jit.cli.progress import progress
@@ -35,10 +36,11 @@ from shlo_jit.cli.several import Grid, Several
 from shlo_jit.stages import STAGES
 
 if TYPE_CHECKING:
-    from shlo_jit.cli.constants import Arrays
     from shlo_jit.lower.planned import PlannedFunction
     from shlo_jit.pictures.steps import Region, StepShare
     from shlo_jit.runtime.distributed import DistributedExecutable
+    from shlo_jit.runtime.dynamic import DynamicExecutable
+    from shlo_jit.runtime.executable import Executable
     from shlo_jit.runtime.front import Signature
 
 PICTURES = {"graph": ("svg", "html", "dot"), "memory": ("svg", "html")}
@@ -49,38 +51,46 @@ Parts: TypeAlias = "list[tuple[str, list[PlannedFunction]]]"
 PROFILE_SECONDS = 0.5
 """Seconds for which a program is called to color a graph."""
 
+Stage = Annotated[
+    str,
+    typer.Option(
+        metavar="|".join([*STAGES, "graph"]),
+        parser=word(*STAGES, "graph", ""),
+        help="Stage to print.  [default: plan, or none with --dump-dir]",
+    ),
+]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="text|svg|html|dot",
+        parser=word("text", "svg", "html", "dot", ""),
+        help="Format of the stages graph and memory.  [default: by the suffix of --output]",
+    ),
+]
+OutputFile = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="F", help="File to write.  [default: print to stdout]")
+]
+ColorByTime = Annotated[
+    bool,
+    typer.Option("--profile", help="Run the program on made-up inputs, and colour the steps of the graph by time."),
+]
+DrawnSteps = Annotated[str, typer.Option(metavar="A-B", help="Draw these steps of the graph only (svg and dot).")]
+DumpDir = Annotated[
+    Path | None, typer.Option(metavar="D", help="Write a file for every stage and every pass to this folder.")
+]
+Rank = Annotated[int, typer.Option(min=0, metavar="R", help="Process to show, of a program for several processes.")]
+
 
 def show(
-    stage: Annotated[
-        str,
-        typer.Option(
-            metavar="|".join([*STAGES, "graph"]),
-            parser=word(*STAGES, "graph", ""),
-            help="Stage to print.  [default: plan, or none with --dump-dir]",
-        ),
-    ] = "",
+    stage: Stage = "",
     file: File = None,
     example: Example = "",
-    form: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            metavar="text|svg|html|dot",
-            parser=word("text", "svg", "html", "dot", ""),
-            help="Format of the stages graph and memory.  [default: by the suffix of --output]",
-        ),
-    ] = "",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="F", help="File to write.  [default: print to stdout]")
-    ] = None,
-    profile: Annotated[
-        bool,
-        typer.Option("--profile", help="Run the program on made-up inputs, and colour the steps of the graph by time."),
-    ] = False,
-    steps: Annotated[str, typer.Option(metavar="A-B", help="Draw these steps of the graph only (svg and dot).")] = "",
-    dump_dir: Annotated[
-        Path | None, typer.Option(metavar="D", help="Write a file for every stage and every pass to this folder.")
-    ] = None,
+    form: Format = "",
+    output: OutputFile = None,
+    profile: ColorByTime = False,
+    steps: DrawnSteps = "",
+    dump_dir: DumpDir = None,
     shapes: Shapes = None,
     seed: Seed = 0,
     entry: Entry = "main",
@@ -93,9 +103,7 @@ def show(
     schedule: ScheduleFile = None,
     constants: Constants = None,
     processes: Processes = None,
-    rank: Annotated[
-        int, typer.Option(min=0, metavar="R", help="Process to show, of a program for several processes.")
-    ] = 0,
+    rank: Rank = 0,
 ) -> None:
     """Print a program at a stage of its compilation, or draw it.
 
@@ -116,46 +124,44 @@ def show(
         mistakes.fail("--profile is for --stage graph")
     only = _range(steps, stage, how)
     source, name = programs.source(file, example)
-    arrays_given = read_constants(constants)
+    modes = arithmetic(fold_scales, round_activations, assume_finite, reproducible)
+    compilation = programs.Compilation(entry, threads, dynamic, modes, schedule, read_constants(constants))
     with mistakes.refusals(name):
         if dump_dir is not None:
-            options = {
-                "fold_scales": fold_scales,
-                "round_activations": round_activations,
-                "assume_finite": assume_finite,
-                "reproducible": reproducible,
-            }
-            _dump(source, entry, shapes or [], dump_dir, options, arrays_given)
+            _dump(source, shapes or [], dump_dir, compilation)
         if stage == "module" and not shapes:
-            _hand_out(str(bound(programs.parse(source), entry, arrays_given)).rstrip("\n") + "\n", output)
+            _hand_out(str(bound(programs.parse(source), entry, compilation.constants)).rstrip("\n") + "\n", output)
         elif stage or dump_dir is None:
-            made, _ = programs.compile_any(
-                source,
-                entry,
-                threads,
-                True,
-                dynamic,
-                Grid(processes),
-                fold_scales,
-                round_activations,
-                assume_finite,
-                schedule,
-                arrays_given,
-                reproducible,
-            )
-            if isinstance(made, Several):
-                with made.executable as executable:
-                    _hand_out(_of_rank(executable, rank, name, stage or "plan", how, profile, only), output)
-                return
-            if rank:
-                mistakes.fail(f"--rank {rank}: the program runs in one process")
-            expected = arrays.with_shapes(made.inputs, [], shapes or [])
-            if how == TEXT:
-                with progress("lowering"):
-                    text = programs.text_of(made, stage or "plan", [signature.shape for signature in expected])
-                _hand_out(text.rstrip("\n") + "\n", output)
-            else:
-                _hand_out(_draw(made, expected, name, stage, how, seed if profile else None, only), output)
+            view = View(os.path.basename(name), stage or "plan", how, seed if profile else None, only)
+            made, _ = programs.compile_any(source, compilation, Grid(processes))
+            _hand_out(_shown(made, view, rank, shapes or []), output)
+
+
+class View(NamedTuple):
+    """What is shown of a program."""
+
+    name: str
+    stage: str
+    how: str
+    """Format of the stage."""
+    seed: int | None
+    """Seed of the inputs on which steps are timed, whose colours are by time; None if they are not."""
+    only: tuple[int, int] | None
+    """Steps that are drawn; None for all."""
+
+
+def _shown(made: Executable | DynamicExecutable | Several, view: View, rank: int, shapes: list[str]) -> str:
+    """A program as text or drawn."""
+    if isinstance(made, Several):
+        with made.executable as executable:
+            return _of_rank(executable, rank, view)
+    if rank:
+        mistakes.fail(f"--rank {rank}: the program runs in one process")
+    expected = arrays.with_shapes(made.inputs, [], shapes)
+    if view.how != TEXT:
+        return _draw(made, expected, view)
+    with progress("lowering"):
+        return programs.text_of(made, view.stage, [signature.shape for signature in expected]).rstrip("\n") + "\n"
 
 
 def _format(stage: str, form: str, output: Path | None) -> str:
@@ -190,65 +196,42 @@ def _hand_out(text: str, output: Path | None) -> None:
     typer.echo(f"wrote {output}")
 
 
-def _draw(
-    made: Any,
-    expected: Sequence[Signature],
-    name: str,
-    stage: str,
-    how: str,
-    seed: int | None,
-    only: tuple[int, int] | None,
-) -> str:
+def _draw(made: Executable | DynamicExecutable, expected: Sequence[Signature], view: View) -> str:
     executable, _ = programs.for_shapes(made, [signature.shape for signature in expected])
     assert not isinstance(executable, Several)  # those are shown by rank
-    times = None if seed is None else _times(executable, expected, seed)
+    times = None if view.seed is None else _times(executable, expected, view.seed)
     with progress("planning"):
         parts: Parts = executable.planned()  # type: ignore[union-attr]
     about = f"{report.threads_text(executable)}, {_totals(executable.cost_analysis())}"  # type: ignore[union-attr]
-    return _drawn(parts, os.path.basename(name), about, stage, how, times, only)
+    return _drawn(parts, about, view, times)
 
 
-def _of_rank(
-    executable: DistributedExecutable,
-    rank: int,
-    name: str,
-    stage: str,
-    how: str,
-    profile: bool,
-    only: tuple[int, int] | None,
-) -> str:
+def _of_rank(executable: DistributedExecutable, rank: int, view: View) -> str:
     """Shows the program of a process, as text or drawn. Raises ValueError if there is no such rank."""
-    if profile:
+    if view.seed is not None:
         mistakes.fail("--profile: the program runs in several processes; `run --trace` shows when their steps run")
-    if how == TEXT:
+    if view.how == TEXT:
         with progress("lowering"):
-            return executable.text(stage, rank).rstrip("\n") + "\n"
+            return executable.text(view.stage, rank).rstrip("\n") + "\n"
     with progress("planning"):
         parts = [("", executable.planned(rank))]
     about = f"process {rank} of {len(executable.processes)}, {_totals(executable.cost_analysis(rank))}"
-    return _drawn(parts, os.path.basename(name), about, stage, how, None, only)
+    return _drawn(parts, about, view, None)
 
 
-def _drawn(
-    parts: Parts,
-    name: str,
-    about: str,
-    stage: str,
-    how: str,
-    times: Mapping[str, StepShare] | None,
-    only: tuple[int, int] | None,
-) -> str:
+def _drawn(parts: Parts, about: str, view: View, times: Mapping[str, StepShare] | None) -> str:
     from shlo_jit.pictures import graph, memory
 
-    if stage == "memory":
-        if how == "html":
-            return memory.memory_html(name, about, [functions for _, functions in parts])
-        return memory.memory_svg(name, [f for _, functions in parts for f in functions])
+    if view.stage == "memory":
+        if view.how == "html":
+            return memory.memory_html(view.name, about, [functions for _, functions in parts])
+        return memory.memory_svg(view.name, [f for _, functions in parts for f in functions])
     regions = _regions(parts, times)
-    if how == "html":
+    if view.how == "html":
         timed = "" if times is None else ", with their times in a call and their shares of all steps' time"
-        return graph.graph_html(name, f"Steps in the order in which they run{timed}; {about}.", regions)
-    return graph.graph_dot(name, regions, only) if how == "dot" else graph.graph_svg(name, regions, only)
+        return graph.graph_html(view.name, f"Steps in the order in which they run{timed}; {about}.", regions)
+    draw = graph.graph_dot if view.how == "dot" else graph.graph_svg
+    return draw(view.name, regions, view.only)
 
 
 def _regions(parts: Parts, times: Mapping[str, StepShare] | None) -> list[Region]:
@@ -266,28 +249,21 @@ def _totals(costs: Mapping[str, float]) -> str:
 
 def _times(executable: Any, expected: Sequence[Signature], seed: int) -> dict[str, StepShare]:
     """Measures the times of the steps, by label."""
-    from shlo_jit.cli.running import profiled
+    from shlo_jit.cli.timing import profiled
     from shlo_jit.pictures.steps import shares_of
 
     measured, calls = profiled(executable, arrays.arguments(expected, [], True, seed), None, PROFILE_SECONDS)
     return shares_of(measured.steps, len(calls))
 
 
-def _dump(
-    source: Path | bytes,
-    entry: str,
-    shapes: list[str],
-    folder: Path,
-    how: dict[str, Any],
-    constants: Arrays | None,
-) -> None:
-    """Writes the stages of a program to a folder. `how`: options of `compile`."""
+def _dump(source: Path | bytes, shapes: list[str], folder: Path, how: programs.Compilation) -> None:
+    """Writes the stages of a program to a folder."""
     from shlo_jit import pipeline
     from shlo_jit.check_options import compile_options
     from shlo_jit.stages import files as stage_files
 
-    module = programs.refined(bound(programs.parse(source), entry, constants), entry, shapes)
-    options = compile_options(entry, **how)
+    module = programs.refined(bound(programs.parse(source), how.entry, how.constants), how.entry, shapes)
+    options = compile_options(how.entry, **how.arithmetic)
     with progress("lowering"):
         files = stage_files(lambda on_pass: pipeline.lower(module, options, on_pass=on_pass), options.target)
     try:

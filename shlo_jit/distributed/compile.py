@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shlo_jit import pipeline
+from shlo_jit.codegen.objects import CompiledRoutine
 from shlo_jit.codegen.program import Port
 from shlo_jit.distributed.arrays import GlobalArrays
 from shlo_jit.distributed.global_arrays import Cuts, LocalProgram, local_program
@@ -67,10 +68,7 @@ def compile_distributed(
     channels = tuple(sorted(_channels(module, entries).items()))
     same_program = len(set(entries)) == 1
     options = replace(options, channels=channels, same_program=same_program, reaches=transport != "mpi")
-    store = build.resolve_cache(options.cache)
-    routines.prepare([COLLECTIVE], options.target, store)
-    code = routines.find(COLLECTIVE.name, options.target, store)
-    assert code is not None
+    code = _collectives(options)
     hosts = tuple(Host() for _ in entries)
 
     def crew(options: CompileOptions) -> Crew:
@@ -97,6 +95,15 @@ def compile_distributed(
         return functions
 
     return DistributedExecutable(crew(options), transport, grid, arrays, Remakes(stages, timed, planned))
+
+
+def _collectives(options: CompileOptions) -> CompiledRoutine:
+    """The code of the collectives for the target, compiled if the cache does not have it."""
+    store = build.resolve_cache(options.cache)
+    routines.prepare([COLLECTIVE], options.target, store)
+    code = routines.find(COLLECTIVE.name, options.target, store)
+    assert code is not None
+    return code
 
 
 def _local(source: ProgramSource, module: Module) -> Derived:

@@ -1,4 +1,4 @@
-"""Thresholds are in tuning.py; each is read, has a docstring, and names only existing benchmark cases."""
+"""Thresholds are in tuning/; each is read, has a docstring, and names only existing benchmark cases."""
 
 from __future__ import annotations
 
@@ -159,13 +159,14 @@ def test_thresholds_stand_nowhere_else() -> None:
 
 
 def docstrings() -> Iterator[tuple[list[str], str]]:
-    """Yields the names of each assignment of tuning.py, with the docstring below it."""
-    body = parsed(PACKAGE / "tuning.py").body
-    for node, after in zip(body, [*body[1:], None], strict=True):
-        if isinstance(node, ast.Assign):
-            names = [n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
-            text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
-            yield names, str(text)
+    """Yields the names of each assignment of tuning/, with the docstring below it."""
+    for path in sorted((PACKAGE / "tuning").glob("*.py")):
+        body = parsed(path).body
+        for node, after in zip(body, [*body[1:], None], strict=True):
+            if isinstance(node, ast.Assign):
+                names = [n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+                text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else ""
+                yield names, str(text)
 
 
 def test_every_threshold_says_what_it_is() -> None:

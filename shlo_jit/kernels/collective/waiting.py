@@ -18,7 +18,7 @@ Ranks may be processes, so futexes are the kernel's shared ones. Without futexes
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from shlo_jit.kernels.atomics import atomic, atomic_load, atomic_store
 from shlo_jit.kernels.builder import Builder, ModuleText
@@ -232,12 +232,8 @@ def _write_await_asleep(module: ModuleText, target: Target, sleep: Sleep) -> Non
     for phi, first, next in ((last_look, begun, now), (idle, i64(0), idle_now), (beaten, i64(board.NONE), beats)):
         b.fill_phi(at, phi, [(first, before), (next, last)])
 
-    for label, status, who in ((late, board.TIMED_OUT, culprit), (early, board.ENDED_EARLY, peer)):
-        b.start(label)
-        b.store(i32(status), outcome)
-        note_fault(b, communicator, who, i32(board.NONE))
-        b.branch(interrupted)
-
+    faults = [(late, board.TIMED_OUT, culprit), (early, board.ENDED_EARLY, peer)]
+    _write_faults(b, communicator, outcome, faults, interrupted)
     b.start(interrupted)
     stop_all(b, communicator, b.load("i32", outcome))
     b.branch(end)
@@ -246,6 +242,18 @@ def _write_await_asleep(module: ModuleText, target: Target, sleep: Sleep) -> Non
     atomic_store(b, i32(0), asleep, "seq_cst")
     atomic_store(b, i32(board.NONE), waits_for, "monotonic")
     b.ret(b.load("i32", outcome))
+
+
+def _write_faults(
+    b: Builder, communicator: V, outcome: V, faults: Sequence[tuple[str, int, V]], following: str
+) -> None:
+    """Writes the blocks that record a fault, each with its label, the status of the wait and the peer that is to
+    blame; they end in a branch to `following`."""
+    for label, status, who in faults:
+        b.start(label)
+        b.store(i32(status), outcome)
+        note_fault(b, communicator, who, i32(board.NONE))
+        b.branch(following)
 
 
 def _beats_of(b: Builder, shared: V, rank: V) -> V:

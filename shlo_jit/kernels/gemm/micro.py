@@ -178,6 +178,13 @@ def hidden_flip(b: Builder, unit: str) -> V:
     return b.emit(unit, f'call {unit} asm "", "=v,0"({unit} {known.text}) nounwind memory(none)')
 
 
+def _prefetch_results(b: Builder, rows: Sequence[V], nv: int, plan: GemmPlan) -> None:
+    """Fetches `nv` vectors of C in each of the rows, which the tile will write."""
+    for row in rows:
+        for v in range(nv):
+            b.prefetch(b.offset(row, v * plan.lanes * plan.out_bytes), write=True)
+
+
 def row_pointers(b: Builder, first: V, stride: V, rows: int) -> list[V]:
     """Returns the first pointer of every group of `ROW_GROUP` rows.
 
@@ -260,9 +267,7 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
         return b.offset(first, b.add(b.mul(b_panel, panel), nth * nbytes) if panel else nth * nbytes)
 
     ends = row_pointers(b, c, c_rs, rows)
-    for r in range(rows):
-        for v in range(nv):
-            b.prefetch(b.offset(row_pointer(b, ends, c_rs, r), v * plan.lanes * plan.out_bytes), write=True)
+    _prefetch_results(b, [row_pointer(b, ends, c_rs, r) for r in range(rows)], nv, plan)
     acc_type = vector(plan.acc, plan.lanes)
     sums = tile.load_rows(start, start_rs, rows) if plan.in_order else [const(acc_type, 0)] * (rows * nv)
     if plan.header:
@@ -271,8 +276,7 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
     unit = vector(plan.unit, plan.lanes)
     flip = hidden_flip(b, unit) if plan.flips_a else None
     in_place = plan.kind == "plain" and len(tile.masks) > 0
-    total = rows * nv
-    ahead = b.mul(b_rs, tuning.GEMM_PANEL_PREFETCH)
+    total, ahead = rows * nv, b.mul(b_rs, tuning.GEMM_PANEL_PREFETCH)
     # Short tiles have no loads to spare, and they are rare. With several panels, the hardware prefetches.
     fetches = 2 * rows >= plan.mr and panels == 1
 
@@ -379,9 +383,7 @@ def emit_stripe(module: ModuleText, plan: GemmPlan, target: Target, only: int | 
     zeros = f"{plan.symbol}_zeros{only or ''}"
     zero_bytes = SUMS * plan.lanes * plan.out_bytes
     module.define_global(zeros, f"internal constant [{zero_bytes} x i8] zeroinitializer, align 64")
-
-    symbol = stripe_symbol(plan, only)
-    b = module.function(symbol, STRIPE_PARAMS, linkage="", attributes=tile_attributes(target))
+    b = module.function(stripe_symbol(plan, only), STRIPE_PARAMS, linkage="", attributes=tile_attributes(target))
     a, a_rs, a_cs, rows, b_first, b_rs, b_panel, c, c_rs, n, k, accumulate, runs, run_stride, *later = b.params
     later_first, later_tile, skipped, before = later
     steps = b.max_(b.mul(k, runs), 1)

@@ -9,11 +9,14 @@ with AVX-512, tables that fit in two registers. libm is used only for f64 on tar
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
+
 from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, lanes, mangle, scalar, vector
 from shlo_jit.kernels.math.expr import X
-from shlo_jit.kernels.math.registry import ARITY, FUNCTIONS, function
+from shlo_jit.kernels.math.registry import ARITY, FUNCTIONS
 
 __all__ = ["ARITY", "FUNCTIONS", "call"]
 
@@ -23,7 +26,7 @@ ATTRIBUTES = "memory(none) nounwind willreturn"
 def call(b: Builder, name: str, *args: V) -> V:
     """Applies a function of `FUNCTIONS`; the arguments share a type. Raises TypeError for other types than float and
     double."""
-    write = function(name)
+    write = _writer(name)
     type_ = args[0].type
     if scalar(type_) not in ("float", "double"):
         raise TypeError(f"{name} is defined for float and double, not {type_}")
@@ -40,3 +43,8 @@ def call(b: Builder, name: str, *args: V) -> V:
         inline = "alwaysinline" if size <= tuning.INLINE_FUNCTION_LINES else "noinline"
         b.module.functions[symbol] = text.replace(" {\n", f" {ATTRIBUTES} {inline} {{\n", 1)
     return b.call(result, symbol, list(args))
+
+
+def _writer(name: str) -> Callable[..., X]:
+    """Returns the function that writes `name` for expressions. Raises KeyError for an unknown name."""
+    return getattr(import_module(f"shlo_jit.kernels.math.{FUNCTIONS[name]}"), name)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from importlib import import_module
-
-from shlo_jit.kernels.math.expr import X
-
 _MODULES = {
     "exponential": "exp expm1 logistic",
     "logarithm": "log log1p log2",
@@ -25,8 +20,3 @@ FUNCTIONS: dict[str, str] = {name: module for module, names in _MODULES.items() 
 
 ARITY: dict[str, int] = {"pow": 2, "atan2": 2, "next_after": 2, "remainder": 2, "zeta": 2, "polygamma": 2}
 """Number of arguments of the functions that do not have one."""
-
-
-def function(name: str) -> Callable[..., X]:
-    """Returns the function that emits `name` for expressions. Raises KeyError for an unknown name."""
-    return getattr(import_module(f"shlo_jit.kernels.math.{FUNCTIONS[name]}"), name)
