@@ -95,7 +95,7 @@ class _Fusion(Grouping):
                 self.fusible(op, position)
             else:
                 self.kernel(op, position)
-        mark_scores(self.steps, self.readers, results)
+        mark_scores(self.steps, self.readers, results, self.here)
         for step in self.steps:
             for value in (step.needed_columns or ()) if isinstance(step, OpStep) else ():
                 self.read(step, value)

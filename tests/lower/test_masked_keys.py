@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import shlo_jit
+from shlo_jit import tuning
 from shlo_jit.reference.interpreter import evaluate
 
 jax = pytest.importorskip("jax")
@@ -207,6 +208,22 @@ def test_threads_share_the_columns_of_some_heads(heads: int, rows: int, keys: in
 
     exe = check(heads_last, [*given, np.int32(200), *arguments(r, 1, 1)[4:]])
     assert "uneven-batches" in exe.text("schedule")
+
+
+def test_ranges_that_follow_from_many_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether values are finite is computed from all that a program has done before."""
+    monkeypatch.setattr(tuning, "ORDER_SEARCH", 60)
+    monkeypatch.setattr(tuning, "ROW_BLOCK_OPERAND_BYTES", 0)
+
+    def late(q: Any, k: Any, v: Any, *others: Any) -> Any:
+        for _ in range(40):
+            v = jnp.cumsum(v, 3) * 0.01
+        return causal(q, k[1], v[1], *others)
+
+    given = arguments(np.random.default_rng(8), 40, 300)
+    given[1:3] = [np.stack([x, x]) for x in given[1:3]]
+    exe = check(late, given)
+    assert "for the product of weights and values, weights, scores" in exe.text("schedule")
 
 
 def test_rows_without_keys_have_equal_weights() -> None:
