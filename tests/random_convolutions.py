@@ -26,7 +26,7 @@ def tensor(shape: tuple[int, ...], dtype: str) -> str:
 def random_convolution(seed: int) -> tuple[str, list[np.ndarray]]:
     """A program with one convolution, and its arguments."""
     rng = random.Random(seed)
-    shapes = _shapes(rng)
+    shapes = shapes_of(rng)
     dtype, out = rng.choice(TYPES)
     image, filters, result, numbers, window, groups = shapes
     x, w, y = tensor(image, dtype), tensor(filters, dtype), tensor(result, out)
@@ -53,7 +53,7 @@ def random_convolution(seed: int) -> tuple[str, list[np.ndarray]]:
     return f"func.func @main({', '.join(parameters)}) -> {y} {{\n  {body}\n}}", arrays
 
 
-def _shapes(rng: random.Random) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], str, str, int]:
+def shapes_of(rng: random.Random) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], str, str, int]:
     """Shapes of image, kernel and result, dimension numbers, the window's attributes, and groups."""
     while True:
         rank = rng.choice((1, 2, 2, 2, 2, 3))

@@ -37,7 +37,7 @@ def tensor(shape: tuple[int, ...], dtype: str) -> str:
     return f"tensor<{''.join(f'{n}x' for n in shape)}{dtype}>"
 
 
-class _Program:
+class Program:
     """The lines of a program with one product."""
 
     def __init__(self, seed: int, takes_any: bool = False):
@@ -208,7 +208,7 @@ class _Program:
 
 def random_operand(seed: int, products: tuple[tuple[str, str], ...] = PRODUCTS) -> tuple[str, list[np.ndarray]]:
     """A program with a product of which one operand is computed, and its arguments."""
-    p = _Program(seed, takes_any=products == BYTE_PRODUCTS)
+    p = Program(seed, takes_any=products == BYTE_PRODUCTS)
     rng = p.rng
     dtype, out = rng.choice(products)
     given = rng.choice(("i8", "ui8")) if products == BYTE_PRODUCTS else dtype

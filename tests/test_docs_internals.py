@@ -23,6 +23,7 @@ def test_every_package_has_a_page() -> None:
     assert packages() <= {page.stem for page in PAGES}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_files_on_a_page_are_there(page: Path) -> None:
     """A file is named relative to the page's package, or to the package as a whole."""
@@ -33,6 +34,7 @@ def test_files_on_a_page_are_there(page: Path) -> None:
     assert [name for name in names if not any((root / name).exists() for root in roots)] == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem in packages()], ids=lambda page: page.stem)
 def test_a_page_says_what_goes_in_and_out(page: Path) -> None:
     text = page.read_text(encoding="utf-8")

@@ -24,8 +24,10 @@ from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.regroup import Steps
 from shlo_jit.fuse.summed_products import summed
 from shlo_jit.ir import index as ix
+from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.index import At, strides_of, variables
+from shlo_jit.ops.convolution_shape import reversals
 from shlo_jit.ops.grouped import grouped_of
 from shlo_jit.ops.runs import outer_of, roles_of, run_of
 from shlo_jit.sizes import Size
@@ -44,18 +46,20 @@ def form_computed_operands(block: PlanBlock) -> None:
     if grouped or products or images:
         steps = Steps(block)
         for convolution in images:
-            if (view := _view_of_convolution(steps, convolution)) is not None:
-                convolution.operands_in_memory = _commit(steps, convolution, view)
+            found = _view_of_convolution(steps, convolution) or computed_kernel(steps, convolution)
+            found = _commit(steps, convolution, found) if isinstance(found, Candidate) else found
+            convolution.refuse("computed operand", found)
         for product in grouped:
             found = _candidate_of(steps, product, 1)
-            product.operands_in_memory = _commit(steps, product, found) if isinstance(found, Candidate) else found
+            found = _commit(steps, product, found) if isinstance(found, Candidate) else found
+            product.refuse("computed operand", found)
         for product in products:
             found = computed_operand(steps, product)
             is_committed = isinstance(found, Candidate)
             if isinstance(found, Candidate):
                 found = _commit(steps, product, found)
                 is_committed = found is None
-            product.operands_in_memory = found
+            product.refuse("computed operand", found)
             if not is_committed and (candidate := matrix_as_computed(steps, product)) is not None:
                 _commit(steps, product, candidate)
         steps.finish()
@@ -131,7 +135,7 @@ def reads_floats_once(product: OpStep, side: int, source: Value) -> bool:
     out terms or columns has another one. The first operand's rows may be the pixels of an image, which line tiles cut:
     their bits must not depend on that."""
     op, r = product.op, roles_of(product.op)
-    if side == 0 or product.ranges is not None or product.needed_columns is not None:
+    if side == 0 or product.key_range is not None:
         return False
     if not all(v.tensor.storage.name in FLOATS for v in (*op.operands, source)):
         return False
@@ -168,6 +172,26 @@ def _view_of_convolution(steps: Steps, convolution: OpStep) -> Candidate | None:
     return max(found, key=lambda candidate: candidate.saved, default=None)
 
 
+def computed_kernel(steps: Steps, convolution: OpStep) -> Candidate | Refusal | None:
+    """Returns the loop that computes the kernel of a convolution where it is packed. Returns the refusal if there is
+    such a loop and it has to run before the convolution."""
+    op = convolution.op
+    dims, groups = op.attributes["dimension_numbers"], op.int("feature_group_count", 1) * op.int("batch_group_count", 1)
+    assert isinstance(dims, ConvDims)
+    found = _candidate_of(steps, convolution, 1)
+    if not isinstance(found, Candidate):
+        return found
+    kernel = op.operands[1].tensor.extents
+    ci, co = kernel[dims.kernel_input_feature_dimension], kernel[dims.kernel_output_feature_dimension] // groups
+    if groups > 1 and min(ci, co) < tuning.COMPUTED_KERNEL_FEATURES:
+        return Refusal("kernel-in-place", "convolutions with small groups read the kernel in place")
+    if dims.input_batch_dimension == len(kernel) - 1:
+        return Refusal("kernel-in-place", "convolutions with adjacent images read the kernel in place")
+    if any(reversals(op)):
+        return Refusal("reversed-window", "the window is reversed")
+    return found
+
+
 def _candidate_of(steps: Steps, product: OpStep, side: int) -> Candidate | Refusal | None:
     """Returns the loop that computes an operand of a product where the product reads it; None if there is no loop."""
     operands = product.op.operands
@@ -196,7 +220,7 @@ def _is_moved(product: OpStep, nest: Nest, operand: ComputedOperand) -> bool:
     if view_of(nest, operand) is not None:
         return True
     source, side = source_of(nest), operand.side
-    if source is None or not _is_few(product.op, side):
+    if source is None or operand.is_of_convolution or not _is_few(product.op, side):
         return False
     return is_gathered(nest, operand) or reads_floats_once(product, side, source[0])
 
@@ -210,7 +234,8 @@ def _saved_bytes(nest: Nest, op: Op, side: int) -> int | Refusal:
         return Refusal("dynamic-size", "its size is known only when the program is called")
     read = sum(sizes)
     # A few vectors are multiplied by bytes as fast as these are read: writing them first only costs time.
-    share = max(tuning.COMPUTED_OPERAND_SHARE, 1.0 if _is_byte(operand) and _is_few(op, side) else 0.0)
+    are_few_bytes = op.name == PRODUCT and _is_byte(operand) and _is_few(op, side)
+    share = max(tuning.COMPUTED_OPERAND_SHARE, 1.0 if are_few_bytes else 0.0)
     if written < tuning.COMPUTED_OPERAND_BYTES or read > share * written:
         text = f"the loop that computes it reads {read:,} bytes and writes {written:,}"
         return Refusal("saves-too-little", text)

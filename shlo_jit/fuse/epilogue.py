@@ -43,7 +43,7 @@ class _Attaching:
     def run(self) -> None:
         for step in self.block.steps:
             if isinstance(step, OpStep) and step.op.name in HOSTS and step.epilogue is None:
-                step.no_epilogue = self.attach(step)
+                step.refuse("epilogue", self.attach(step))
         self.block.steps = [step for step in self.steps if step is not None]
         hosts = {id(s.epilogue): s for s in self.block.steps if isinstance(s, OpStep) and s.epilogue is not None}
         for step in self.block.steps:

@@ -21,7 +21,7 @@ from shlo_jit.fuse.materialize import sibling_of, store_beside, store_in
 from shlo_jit.fuse.nest import Nest, is_wide, space_of
 from shlo_jit.fuse.order import ordered, step_acts
 from shlo_jit.fuse.partial_writes import fuse_concatenate, fuse_interior_pad, fuse_update
-from shlo_jit.fuse.plan import ControlStep, OpStep, Pieces, PlanBlock, Step, ViewStep
+from shlo_jit.fuse.plan import ControlStep, KeyRange, OpStep, Pieces, PlanBlock, Step, ViewStep
 from shlo_jit.fuse.recompute import too_expensive_to_recompute
 from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
@@ -54,7 +54,7 @@ def fuse_control(op: Op, position: int, caches: Caches) -> ControlStep:
     found = interchange_loop(op)
     if isinstance(found, Refusal):
         blocks = [fuse_block(op.block(0), caches), _Fusion(op.block(1), caches, in_loop=True).run()]
-        return ControlStep(position=position, op=op, blocks=blocks, not_interchanged=found)
+        return ControlStep(position=position, op=op, blocks=blocks, refused={"interchange": found})
     return ControlStep(position=position, op=op, blocks=[fuse_block(op.block(0), caches), found])
 
 
@@ -97,8 +97,9 @@ class _Fusion(Grouping):
                 self.kernel(op, position)
         mark_scores(self.steps, self.readers, results, self.here)
         for step in self.steps:
-            for value in (step.needed_columns or ()) if isinstance(step, OpStep) else ():
-                self.read(step, value)
+            if isinstance(step, OpStep) and step.key_range is not None and not step.key_range.are_terms:
+                for value in step.key_range.bounds:
+                    self.read(step, value)
         steps = ordered(self.steps, self.producers, self.readers)
         outside, acts = outside_values(self.block, self.inner), any(map(step_acts, steps))
         block = PlanBlock(self.block, steps, results, outside, acts)
@@ -130,10 +131,9 @@ class _Fusion(Grouping):
         else:
             found = [self.pieces.get(o) for o in op.operands]
             pieces = next((p for p in found if isinstance(p, Pieces)), None)
-            ranges = (op.operands[2], op.operands[3]) if is_ranged(op) else None
-            own = whole_product(op) if ranges is not None else op
-            adds = ranges is not None and adds_zeros(op)
-            step = OpStep(position=position, op=own, pieces=pieces, ranges=ranges, adds_zeros=adds)
+            terms = KeyRange(op.operands[2], op.operands[3], True, adds_zeros(op)) if is_ranged(op) else None
+            own = whole_product(op) if terms is not None else op
+            step = OpStep(position=position, op=own, pieces=pieces, key_range=terms)
         self.steps.append(step)
         self.keep_order(step)
         for r in op.results:

@@ -204,7 +204,7 @@ class _Forming(Steps):
 
 def _refuse(step: Stage, refusal: Refusal | None) -> None:
     if isinstance(step, OpStep):
-        step.not_line_tiled = refusal
+        step.refuse("line tiles", refusal)
 
 
 def is_of_images(chain: list[Stage]) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.refusal import Refusal
@@ -16,6 +16,12 @@ from shlo_jit.ir.core import Block, Op, Value, place_text
 from shlo_jit.ir.index import At, variables
 from shlo_jit.ops.known_calls import RAGGED_ALL_TO_ALL
 from shlo_jit.reasons import Reason
+
+Optimization: TypeAlias = Literal["epilogue", "line tiles", "row blocks", "computed operand", "interchange"]
+"""A way in which a step runs together with others: a loop on the tiles of a product or convolution; a few lines at a
+time with its reader; block by block of rows with the steps that read it; with the loop that computes an operand;
+iterations of a `while` inside the loop over its states."""
+OPTIMIZATIONS: tuple[Optimization, ...] = get_args(Optimization)
 
 
 @dataclass(eq=False)
@@ -29,6 +35,14 @@ class Step:
     """Steps that must run before this one."""
     why: dict[Value, Reason] = field(default_factory=dict)
     """Reasons that the values it writes are in memory."""
+    refused: dict[Optimization, Refusal] = field(default_factory=dict)
+    """Optimizations that were tried, and are not possible or do not pay."""
+
+    def refuse(self, what: Optimization, why: Refusal | None) -> None:
+        """Records why an optimization was refused; None if it was not."""
+        self.refused.pop(what, None)
+        if why is not None:
+            self.refused[what] = why
 
     @property
     def place(self) -> str:
@@ -90,6 +104,24 @@ class Pieces(NamedTuple):
     dimension: int
 
 
+class KeyRange(NamedTuple):
+    """For each row of a product, the terms that are not zero (`ops/ranged.py`), or the columns that matter
+    (`row_ranges.py`): the keys of attention that a mask leaves."""
+
+    starts: Value
+    """For each row, the first key."""
+    ends: Value
+    """For each row, the end of the keys."""
+    are_terms: bool
+    """Whether the keys are the product's terms, not its columns."""
+    adds_zeros: bool = False
+    """Whether the products of 0 and the terms that are left out are added."""
+
+    @property
+    def bounds(self) -> tuple[Value, Value]:
+        return self.starts, self.ends
+
+
 @dataclass(eq=False)
 class OpStep(Step):
     """A dedicated kernel: dot, convolution, window, scatter, sort, ...; `epilogue` runs on its tiles."""
@@ -98,20 +130,8 @@ class OpStep(Step):
     epilogue: NestStep | None = None
     pieces: Pieces | None = None
     """For a product: the operand that is read in segments."""
-    ranges: tuple[Value, Value] | None = None
-    """For a product: for each row, the first term and the end of those that are not zero (`ops/ranged.py`)."""
-    adds_zeros: bool = False
-    """Whether the products of 0 and the terms that are left out are added."""
-    needed_columns: tuple[Value, Value] | None = None
-    """For a product: for each row, the first column and the end of those that matter (`row_ranges.py`)."""
-    no_epilogue: Refusal | None = None
-    """For a product: why no loop runs on its tiles."""
-    not_line_tiled: Refusal | None = None
-    """For a convolution or product: why it does not run in line tiles with its reader."""
-    no_row_blocks: Refusal | None = None
-    """For a product: why it does not run block by block of rows with the steps that read it."""
-    operands_in_memory: Refusal | None = None
-    """For a product: why it does not compute an operand where it reads it."""
+    key_range: KeyRange | None = None
+    """For a product: the terms or columns that it computes, if not all."""
 
     @property
     def operands(self) -> list[Value]:
@@ -182,7 +202,7 @@ class RowRanges(NamedTuple):
     @property
     def adds_zeros(self) -> bool:
         """Whether the products of 0 and the terms that are left out are added."""
-        return self.terms.adds_zeros
+        return self.terms.key_range is not None and self.terms.key_range.adds_zeros
 
 
 @dataclass(eq=False)
@@ -347,8 +367,6 @@ class ControlStep(Step):
 
     op: Op = None  # type: ignore[assignment]
     blocks: list[PlanBlock] = field(default_factory=list)
-    not_interchanged: Refusal | None = None
-    """For a while: why its iterations are not interchanged with the loop over tiles."""
 
     @property
     def title(self) -> str:

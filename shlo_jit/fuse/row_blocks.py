@@ -178,7 +178,7 @@ class Group:
     def _reads_ranges(self, batch: int, rows: int) -> bool:
         """Whether several products of few rows each leave out keys: a task reads those of a product once, and threads
         without one share the columns of others (`schedule/shared_columns.py`)."""
-        leaves_out = any(s.ranges is not None for s in self.products)
+        leaves_out = any(s.key_range is not None for s in self.products)
         return leaves_out and batch > 1 and rows <= tuning.COMPUTED_OPERAND_ROWS
 
 
@@ -225,7 +225,7 @@ class _Forming(Steps):
     def moved_operand(self, product: OpStep) -> Candidate | None:
         """Returns the loop that would copy the right operand of a product which needs a range of keys. As a stage, the
         product reads it where it is."""
-        if product.ranges is None and product.needed_columns is None:
+        if product.key_range is None:
             return None
         found = computed_operand(self, product)
         if not isinstance(found, Candidate) or not found.operand.side or not found.writer.writes:
@@ -250,16 +250,16 @@ class _Forming(Steps):
             if not self.is_free(first):
                 continue
             if not self.only(first.op.result, [rows]):
-                first.no_row_blocks = Refusal("product-not-private", "other steps read the product")
+                first.refuse("row blocks", Refusal("product-not-private", "other steps read the product"))
                 continue
             if extents_of(first.op)[2] < tuning.ATTENTION_LEAST_COLUMNS:
                 text = f"the row program's rows are shorter than {tuning.ATTENTION_LEAST_COLUMNS}"
-                first.no_row_blocks = Refusal("rows-differ", text)
+                first.refuse("row blocks", Refusal("rows-differ", text))
                 continue
             refusal = self.form(Group(self, [first, rows, second]))
             if refusal is None:
                 return
-            first.no_row_blocks = first.no_row_blocks or refusal
+            first.refused.setdefault("row blocks", refusal)
 
     def gradient(self, rows: NestStep) -> None:
         """Forms a group of a row program and all products around it, some of which sum over its rows. The refusal is
@@ -270,7 +270,7 @@ class _Forming(Steps):
         group = Group(self, [*found.firsts, rows, *found.following], found.sums)
         refusal = found.refusal or group.unfit() or found.unfit_work() or self.commit(self.grown(group))
         for first in found.firsts:
-            first.no_row_blocks = refusal
+            first.refuse("row blocks", refusal)
 
     def large(self, step: OpStep) -> None:
         """Forms a group of a product and the steps that it shares large values with."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest
-from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, RowRanges, Step, ViewStep
+from shlo_jit.fuse.plan import KeyRange, NestStep, OpStep, PlanBlock, RowRanges, Step, ViewStep
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.row_places import in_row_order, rows_of
 from shlo_jit.ir.core import Op, Value
@@ -27,14 +27,13 @@ def ranges_of(
 ) -> RowRanges | None:
     """Returns the ranges of keys that the stages need; None if they need all keys. `inside`: the values that only
     stages read; `source` maps a view to the value whose memory it is."""
-    found = [s for s in stages if isinstance(s, OpStep) and s.ranges is not None and s.pieces is None]
+    found = [(s, keys) for s in stages if isinstance(s, OpStep) and (keys := _terms(s)) is not None]
     written = {v for s in stages for v in s.writes}
-    if len(found) != 1 or found[0].ranges is None or any(v in written for v in found[0].ranges):
+    if len(found) != 1 or any(v in written for v in found[0][1].bounds):
         return None
-    (terms,) = found
+    ((terms, keys),) = found
     weights = terms.op.operands[0]
-    starts, ends = found[0].ranges
-    whole = RowRanges(starts, ends, weights.tensor.extents[-1], terms, None, ())
+    whole = RowRanges(*keys.bounds, weights.tensor.extents[-1], terms, None, ())
     masked, value = weights_of(weights), source(weights)
     program = next((s for s in stages if isinstance(s, NestStep) and value in s.writes), None)
     if masked is None or program is None or not _only_reads(terms, weights, value, inside, readers):
@@ -47,6 +46,12 @@ def ranges_of(
         if isinstance(s, OpStep) and s.op.result in inside and _read_by(s.op.result, source, stages) == [program]
     ]
     return whole._replace(weights=program, scores=tuple(scores))
+
+
+def _terms(step: OpStep) -> KeyRange | None:
+    """The range of a product's terms, if it has one and reads whole operands."""
+    found = step.key_range
+    return found if found is not None and found.are_terms and step.pieces is None else None
 
 
 def mark_scores(
@@ -63,7 +68,7 @@ def mark_scores(
         for value in step.writes:
             writers.setdefault(value, []).append(step)
     for terms in steps:
-        if not isinstance(terms, OpStep) or terms.ranges is None or terms.pieces is not None:
+        if not isinstance(terms, OpStep) or _terms(terms) is None:
             continue
         weights, masked = terms.op.operands[0], weights_of(terms.op.operands[0])
         programs = writers.get(weights, [])
@@ -82,12 +87,12 @@ def drop_ranges(block: PlanBlock) -> None:
     """Drops the ranges of products that add zeros and are no stages of row blocks, which is what those are for, and the
     loops that compute these ranges alone."""
     products = [s for s in block.steps if isinstance(s, OpStep)]
-    left = [s.ranges for s in products if s.adds_zeros and s.ranges is not None]
+    left = [s.key_range.bounds for s in products if s.key_range is not None and s.key_range.adds_zeros]
     for step in products:
-        if step.ranges in left or step.needed_columns in left:
-            bounds = step.ranges or step.needed_columns or ()
+        if step.key_range is not None and step.key_range.bounds in left:
+            bounds = step.key_range.bounds
             step.reads = [v for v in step.reads if v not in bounds or v in step.op.operands]
-            step.ranges, step.needed_columns, step.adds_zeros = None, None, False
+            step.key_range = None
     dropped = [v for bounds in left for v in bounds]
     if not dropped:
         return
@@ -102,7 +107,8 @@ def drop_ranges(block: PlanBlock) -> None:
 
 def _mark(scores: Step, program: NestStep, terms: OpStep, value: Value, here: Mapping[int, int]) -> None:
     """Gives a product that computes scores the ranges of its columns, if its rows are those of the weights."""
-    assert terms.ranges is not None
+    found = _terms(terms)
+    assert found is not None
     if not isinstance(scores, OpStep) or scores.op.name != terms.op.name or scores.pieces is not None:
         return
     batch, m, n, _ = extents_of(scores.op)
@@ -111,8 +117,8 @@ def _mark(scores: Step, program: NestStep, terms: OpStep, value: Value, here: Ma
     if (batch, m) != extents_of(terms.op)[:2] or n != keys or not in_row_order(terms.op):
         return
     rows = rows_of(program.nest, {value: keys, weights: keys}, batch * m)
-    if not isinstance(rows, Refusal) and not _depends(terms.ranges, scores.op, here):
-        scores.needed_columns = terms.ranges
+    if not isinstance(rows, Refusal) and not _depends(found.bounds, scores.op, here) and scores.key_range is None:
+        scores.key_range = KeyRange(*found.bounds, are_terms=False)
 
 
 def _depends(values: Sequence[Value], on: Op, here: Mapping[int, int]) -> bool:

@@ -12,8 +12,8 @@ from collections import Counter
 
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.plan import (
+    OPTIMIZATIONS,
     ComputedOperandStep,
-    ControlStep,
     NestStep,
     OpStep,
     PlanBlock,
@@ -100,21 +100,13 @@ def _why_written(step: Step, value: Value) -> Reason | None:
 
 def _refusals(step: Step) -> list[tuple[str, Refusal]]:
     """Returns the optimizations that were refused for a step, and why."""
-    found: list[tuple[str, Refusal | None]] = []
-    if isinstance(step, OpStep):
-        found = [
-            ("no epilogue", step.no_epilogue),
-            ("no line tiles", step.not_line_tiled),
-            ("no row blocks", step.no_row_blocks),
-            ("no computed operand", step.operands_in_memory),
-        ]
-    elif isinstance(step, RowBlocksStep):
-        found = [("no row blocks", part.no_row_blocks) for part in step.products]
+    if isinstance(step, RowBlocksStep):
+        found = [("row blocks", part.refused.get("row blocks")) for part in step.products]
     elif isinstance(step, StagedStep):
         return _refusals(step.parts[-1])
-    elif isinstance(step, ControlStep):
-        found = [("no interchange", step.not_interchanged)]
-    return [(what, refusal) for what, refusal in found if refusal is not None]
+    else:
+        found = [(what, step.refused.get(what)) for what in OPTIMIZATIONS]
+    return [(f"no {what}", refusal) for what, refusal in found if refusal is not None]
 
 
 def _in_segments(step: Step) -> list[Value]:

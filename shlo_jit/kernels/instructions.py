@@ -147,12 +147,16 @@ class Instructions(FunctionText):
     def cut(self, x: V, halves: V | None = None) -> V:
         """The upper halves of f32 numbers whose lower halves are zero; `halves`: these, if they are known."""
         found = halves or self.cast("trunc", self.lshr(self.bitcast(x, vector("i32", lanes(x.type))), 16), "i16")
-        self._wide[found.text] = x
-        return found
+        return self.narrowed(found, x)
+
+    def narrowed(self, narrow: V, wide: V) -> V:
+        """Returns numbers in a narrow type, after noting that they are exactly those of `wide`; see `wide_of`."""
+        self._wide[narrow.text] = wide
+        return narrow
 
     def wide_of(self, a: V) -> V | None:
-        """The numbers whose upper halves `cut` has returned as `a`; None if it has not. LLVM does not know that their
-        lower halves are zero."""
+        """The f32 numbers that `a` holds exactly, as `cut` and `narrowed` have noted; None if they have not. LLVM does
+        not know that nothing was lost."""
         return self._wide.get(a.text)
 
     def field_of(self, a: V) -> tuple[V, V] | None:

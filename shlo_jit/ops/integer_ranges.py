@@ -1,10 +1,14 @@
-"""Ranges of integer values that follow from how they are computed."""
+"""Ranges of integers that follow from how they are computed, also of floats that are whole numbers."""
 
 from __future__ import annotations
 
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.types import storage_range
 
+WHOLE = {"f16": 1 << 11, "bf16": 1 << 8}
+"""For types that are computed in f32 and rounded: the number up to which they hold all whole numbers."""
+DEPTH = 8
+"""Maximum ops in a row that such a range follows from."""
 NARROW = 8
 """Maximum bits of types whose range is known without looking further."""
 
@@ -44,6 +48,41 @@ def _computed(value: Value, left: int) -> tuple[int, int] | None:
             return None
         return (x[0] - y[1], x[1] - y[0]) if name == "subtract" else (x[0] + y[0], x[1] + y[1])
     return None
+
+
+def is_whole(value: Value) -> bool:
+    """Whether elements of a value of floats are known to be whole numbers that its type holds, however they are
+    computed: converted integers of few bits, and their sums, differences and products."""
+    return _whole_range(value, DEPTH) is not None
+
+
+def _whole_range(value: Value, left: int) -> tuple[int, int] | None:
+    """The least and the greatest whole number that elements of a value of floats may be."""
+    most = WHOLE.get(value.tensor.storage.name)
+    if value.op is None or most is None or not left:
+        return None
+    name, operands = value.op.name.partition(".")[2], value.op.operands
+    number = splat_of(value)
+    found = None
+    if number is not None:
+        found = (int(number), int(number)) if float(number).is_integer() else None
+    elif name == "convert" and operands[0].tensor.storage.is_integer:
+        found = range_of(operands[0], left - 1)
+    elif name in ("reshape", "transpose", "broadcast_in_dim", "slice"):
+        found = _whole_range(operands[0], left - 1)
+    elif name in ("add", "subtract", "multiply"):
+        x, y = (_whole_range(v, left - 1) for v in operands)
+        found = None if x is None or y is None else _combined(name, x, y)
+    return found if found is not None and -most <= found[0] and found[1] <= most else None
+
+
+def _combined(name: str, x: tuple[int, int], y: tuple[int, int]) -> tuple[int, int]:
+    if name == "add":
+        return x[0] + y[0], x[1] + y[1]
+    if name == "subtract":
+        return x[0] - y[1], x[1] - y[0]
+    products = [a * c for a in x for c in y]
+    return min(products), max(products)
 
 
 def _shifted(name: str, value: Value, left: int) -> tuple[int, int] | None:

@@ -25,6 +25,8 @@ def schedule_computed_operand(step: ComputedOperandStep, context: Context) -> Ke
     if grouped_of(step.product.op) is not None:
         return schedule_grouped(step.product, context, step)
     if step.product.op.name == CONVOLUTION:
+        if view_of(step.producer.nest, step.operand) is None:
+            return schedule_convolution(step.product, context, computing=step)
         return schedule_convolution(step.product, context, _viewed(step, context))
     layout = layout_of(step.product.op)
     rows = layout.result.m if step.operand.side else layout.result.n

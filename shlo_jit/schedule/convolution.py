@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from shlo_jit.fuse.plan import OpStep
+from shlo_jit.fuse.plan import ComputedOperandStep, OpStep
 from shlo_jit.ir.aligned import zeros
 from shlo_jit.ir.attributes import ConvDims
 from shlo_jit.ir.core import Op
@@ -27,7 +27,9 @@ from shlo_jit.kernels.gemm.policy import PREPACKED
 from shlo_jit.kernels.gemm.precision import GemmTypes
 from shlo_jit.ops.convolution_shape import conv_shape, reversals
 from shlo_jit.reasons import Reason
+from shlo_jit.schedule.boxes import Boxes
 from shlo_jit.schedule.choice import Note, count
+from shlo_jit.schedule.computed_kernel import COMPUTED, boxes_of_kernel, order_of
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.convolution_decisions import Decisions, Problem, decide
 from shlo_jit.schedule.epilogue import WithEpilogue, move_of_epilogue, place_epilogue
@@ -51,6 +53,8 @@ class ConvolutionSchedule(WithEpilogue, PanelsSchedule):
     tests_kernel: bool
     """Whether each call tests if the kernel is finite, because products with padding are skipped."""
     viewed: Viewed | None = None
+    computed: Boxes | None = None
+    """The loop that computes the kernel while it is packed."""
 
     @property
     def shape(self) -> ConvShape:
@@ -85,16 +89,22 @@ class ConvolutionSchedule(WithEpilogue, PanelsSchedule):
         tasks = f"{count(_field(self, 'main_tasks'), 'task')} of {_task(self)}"
         found = [*self.kernel_notes, Note("tasks", tasks, self.decisions.why_tasks)]
         view = [Note("operand", "read where it lies", READ_IN_PLACE)] if self.viewed is not None else []
+        if self.computed is not None:
+            inner = [Note(f"  {n.what}", n.value, n.why) for n in self.computed.producer.notes]
+            view = [Note("operand", "computed while it is packed", COMPUTED), *inner]
         return [*view, *found, *(self.epilogue.notes if self.epilogue is not None else [])]
 
 
-def schedule_convolution(step: OpStep, context: Context, viewed: Viewed | None = None) -> KernelSchedule:
-    """Returns the schedule of a convolution. `viewed`: an operand that is read where it lies in another array."""
+def schedule_convolution(
+    step: OpStep, context: Context, viewed: Viewed | None = None, computing: ComputedOperandStep | None = None
+) -> KernelSchedule:
+    """Returns the schedule of a convolution. `viewed`: an operand that is read where it lies in another array.
+    `computing`: the step, if it computes the kernel."""
     moves = context.given.get(id(step))
     if step.op.result.tensor.size == 0:
         check_used(moves or (), ())
         return NOTHING
-    return convolution_of(step, context, moves=moves, viewed=viewed)
+    return convolution_of(step, context, moves=moves, viewed=viewed, computing=computing)
 
 
 def convolution_of(
@@ -103,10 +113,11 @@ def convolution_of(
     lines: int = 0,
     moves: Sequence[Move] | None = None,
     viewed: Viewed | None = None,
+    computing: ComputedOperandStep | None = None,
 ) -> ConvolutionSchedule:
     """Schedules a convolution. With `lines`, a call computes at most that many lines of one image; otherwise it
     computes all lines of all images. `moves`: those of a caller, if there are any. `viewed`: an operand that is read
-    where it lies in another array."""
+    where it lies in another array. `computing`: the step, if it computes the kernel."""
     op, target = step.op, context.target
     strides = [strides_of(o.tensor.extents) for o in op.operands]
     if viewed is not None:
@@ -124,7 +135,8 @@ def convolution_of(
     is_constant = kernel is not None and kernel.name == "stablehlo.constant" and kernel.result.tensor.size != 0
     has_idle = any(of_all.has_idle_positions(axis) for axis in (1, 2))
     leaves_out = kernel is not None and is_constant and has_idle and is_finite(kernel.constant)
-    problem = Problem(Geometry(shape, types, target), is_constant, leaves_out, calls)
+    computes = "" if computing is None else order_of(computing)
+    problem = Problem(Geometry(shape, types, target), is_constant, leaves_out, calls, computes)
     d = decide(problem, moves)
     form = form_of(problem.geometry, d.description)
     blocks = kernel_blocks(d.table) if d.description.kernel == "ahead" else []
@@ -143,6 +155,7 @@ def convolution_of(
         prepacked=_panels(op, fields["w_width"], blocks, types, context) if blocks else None,
         tests_kernel=tests_kernel,
         viewed=viewed,
+        computed=None if computing is None else boxes_of_kernel(computing, problem.geometry, d.description),
         first_block=fields["w_group_bytes"] * blocks[0] // sum(blocks) if blocks else 0,
         epilogue=epilogue,
         scratch=Scratch.of(lambda threads: conv_scratch_bytes(d.table, threads)),

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar, cast
 
 from shlo_jit import tuning
+from shlo_jit.kernels.convolution.computed_kernel import how_computed
 from shlo_jit.kernels.convolution.description import GATHERED, IN_PLACE, Description, Variant
 from shlo_jit.kernels.convolution.geometry import Geometry
 from shlo_jit.kernels.convolution.legality import against_edge, against_field, against_image, against_variant
@@ -61,6 +62,7 @@ WHY_PANELS = {
     "ahead": Reason("constant-operand", "it is constant"),
     "shared": Reason("tiles-read-panels", "register tiles read panels of it"),
 }
+NO_PANELS = Reason("leaf-not-there", "the kernel is computed while it is packed, and this leaf reads it in place")
 PER_CALL = Reason("terms-per-call", f"up to {tuning.CONV_CALL_K:,} terms, one run, or one line of the window")
 CUT_LINE = Reason("line-cut", "a single line is cut, so that there are tasks for all threads")
 FINITE = Reason("constant-finite-kernel", "the kernel is constant and finite, so its products with padding are zero")
@@ -79,6 +81,8 @@ class Problem(NamedTuple):
     """Whether it is known to have only finite numbers, so that its products with padding are zero."""
     calls: int = 1
     """Approximate number of calls with this shape."""
+    computes: str = ""
+    """How the kernel is best computed while it is packed; empty if it is in memory."""
 
 
 class Decisions(NamedTuple):
@@ -234,6 +238,8 @@ class _Decider:
         """Returns the variant, and all that can compute the convolution and agree with the moves."""
         g, is_constant = self.g, self.p.is_constant
         refusals = {v: against_variant(g, v, self._image(), is_constant=is_constant) for v in WHY_VARIANT}
+        if self.p.computes:
+            refusals |= {v: NO_PANELS for v in WHY_VARIANT if v.leaf == "direct" or v.rows == "images"}
         options, asked = [v for v, why in refusals.items() if why is None], [*WHY_VARIANT]
         if not options:
             raise ValueError("expected a convolution output with adjacent features or adjacent pixels, found neither")
@@ -318,7 +324,7 @@ class _Decider:
         kernel = self._or("kernel", "ahead" if self.p.is_constant else "shared")
         panels = tuning.CONV_WINDOW_PANELS if g.window_size > 1 else tuning.CONV_PIXEL_PANELS
         d = Description(v, image, kernel, rows=0, runs=runs, skips_lines=skips, panels=panels)
-        return d._replace(copy_bytes=tuning.CONV_COPY_BYTES)
+        return d._replace(copy_bytes=tuning.CONV_COPY_BYTES, computes=how_computed(g.plan, v, self.p.computes))
 
     def _lines(self, part: int) -> int:
         """Returns the lines of all images; parts of lines count as lines."""

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.plan import ComputedOperandStep, OpStep
-from shlo_jit.ir.core import Op, Value
+from shlo_jit.ir.core import Op
 from shlo_jit.ir.index import strides_of
-from shlo_jit.ir.types import tensor
 from shlo_jit.kernels.gemm.computed import BOX_TERMS
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes, gemm_routine, scratch_bytes
 from shlo_jit.kernels.gemm.policy import PAIR_PANELS, has_skinny_path
@@ -24,11 +23,10 @@ from shlo_jit.kernels.target import Target
 from shlo_jit.ops.grouped import Grouped, grouped_of
 from shlo_jit.ops.runs import Run, run_of
 from shlo_jit.reasons import Reason
+from shlo_jit.schedule.boxes import Boxes, BoxSize, boxes_of
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
-from shlo_jit.schedule.nest import NestSchedule
-from shlo_jit.schedule.operand_in_panels import interleaved_variable, on_boxes, schedule_producer
 from shlo_jit.schedule.scratch import Field, Scratch
 from shlo_jit.schedule.tasks import Tasks
 
@@ -41,27 +39,6 @@ class Strides(NamedTuple):
     rhs: int
     bounds: int
     result: int
-
-
-@dataclass(frozen=True)
-class Boxes:
-    """Schedule of the loop that computes the matrices of groups with rows: a box of the columns of a task and of some
-    terms at a time, in the worker's memory."""
-
-    producer: NestSchedule
-    box: Value
-    """A value of a box's layout, which the loop writes."""
-    by_terms: bool
-    """Whether the terms are adjacent in a box, not its columns."""
-    interleaved: int | None
-    """A short variable whose iterations are adjacent in a box, between the lanes of the next one."""
-    terms: int
-
-    @property
-    def strides(self) -> tuple[int, int]:
-        """Elements from one term to the next, and from one column to the next."""
-        stride = self.box.tensor.extents[1]
-        return (1, stride) if self.by_terms else (stride, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,11 +155,9 @@ def _boxes(step: ComputedOperandStep, target: Target, columns: int, k: int, size
     """Boxes with the columns of a task, and as many terms as the second-level cache keeps."""
     most = max(BOX_TERMS, tuning.GROUPED_BOX // (columns * size) // BOX_TERMS * BOX_TERMS)
     terms = min(-(-k // BOX_TERMS) * BOX_TERMS, most)
-    nest, tile, box, by_terms = on_boxes(step, columns, terms)
-    interleaved, tile = interleaved_variable(nest, tile, terms if by_terms else columns)
-    box = Value(tensor((columns, terms) if by_terms else (terms, columns), box.tensor.dtype), None, 0, box.name)
-    nest = replace(nest, stores=[replace(store, target=box) for store in nest.stores])
-    return Boxes(schedule_producer(nest, target, tile, interleaved, {}), box, by_terms, interleaved, terms)
+    # A box is as wide as a task, which begins anywhere.
+    boxes = BoxSize(columns, terms, (columns, terms))
+    return boxes_of(step.producer.nest, step.operand.parts, boxes, target)
 
 
 class _Dims:

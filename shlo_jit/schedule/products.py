@@ -185,18 +185,18 @@ def schedule_dot(step: OpStep, context: Context, viewed: Viewed | None = None) -
 def _in_range(step: OpStep, layout: ProductLayout, d: Decisions, target: Target) -> InRange | None:
     """The ranges of a product, if tasks of one of its products each compute them: there are several products, with
     few rows each."""
-    found = step.ranges or step.needed_columns
+    found = step.key_range
     batch, *extents = layout.extents
     is_fixed = not any(isinstance(x, Size) for x in (batch, *extents))
     if found is None or not is_fixed or d.panels or layout.looped or any(layout.is_split):
         return None
     if batch < tuning.RANGED_LEAST_PRODUCTS or extents[0] > tuning.RANGED_MOST_ROWS:
         return None
-    is_terms, keys = step.ranges is not None, None
+    is_terms, keys = found.are_terms, None
     if extents[0] <= tuning.COMPUTED_OPERAND_ROWS:
         strides, placed = layout.operands, layout.result
         keys = keys_in_registers(step.op, layout.k, placed, strides, target, is_terms=is_terms, adds_zeros=False)
-    return InRange(*found, is_terms, keys)
+    return InRange(*found.bounds, is_terms, keys)
 
 
 def _scratch_in_range(layout: ProductLayout, types: GemmTypes, ranged: InRange, target: Target) -> Scratch:

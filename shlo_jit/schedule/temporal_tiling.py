@@ -52,7 +52,7 @@ class Tiling(NamedTuple):
 def tile_loop(step: ControlStep, steps: Mapping[int, KernelSchedule]) -> Tiling | Refusal | None:
     """Returns the tiling of a loop's body for several iterations per pass, or why it is refused; None if the loop is no
     candidate. Whether memory allows it is decided elsewhere (see `memory/temporal_tiling.py`)."""
-    if step.op.name != "stablehlo.while" or step.not_interchanged is None:
+    if step.op.name != "stablehlo.while" or "interchange" not in step.refused:
         return None
     nests = the_nests(step.blocks[1])
     if not nests:

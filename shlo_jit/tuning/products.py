@@ -155,6 +155,9 @@ COMPUTED_OPERAND_SHARE = 0.75
 Chosen: packing an operand costs about what reading it costs."""
 OWN_PART = 4
 """Minimum ratio of such an operand to a part of it, for the reader of the part to compute it again. Chosen."""
+COMPUTED_KERNEL_FEATURES = 16
+"""Minimum input and output features of a group for a convolution with several groups to compute its kernel while it is
+packed. Chosen: fewer ones do not fill register tiles, and their kernels are read in place."""
 COMPUTED_OPERAND_ROWS = 8
 """Maximum rows that an element of an operand is multiplied by while it is in a register. Chosen: their sums take half
 of the registers of AVX2."""

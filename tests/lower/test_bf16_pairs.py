@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import shlo_jit
 from shlo_jit import tuning
 from shlo_jit.codegen.target import resolve
 
@@ -75,6 +76,12 @@ def test_schedule() -> None:
     assert "[dot-products]" not in guarded.compile(
         product(1, 256, 256, "i8", True), cache=False, reproducible=True
     ).text("schedule")
+
+
+@pytest.mark.parametrize("by_output", [True, False])
+def test_weights_are_rounded_in_pairs(by_output: bool) -> None:
+    text = shlo_jit.compile(product(1, 256, 256, "i8", by_output), cache=False).text("asm")
+    assert text.count("vcvtne2ps2bf16") >= text.count("vdpbf16ps") > 0
 
 
 @pytest.mark.parametrize("by_output", [True, False])

@@ -145,7 +145,7 @@ def test_products_are_as_long_as_their_multiply_adds(side: int, short: bool) -> 
 def test_a_plan_says_why_no_loop_runs_on_a_product_s_tiles() -> None:
     plan, _, texts = printed(PROGRAM)
     (last,) = [s for s in plan.steps if isinstance(s, OpStep)]
-    assert last.no_epilogue is not None and last.no_epilogue.code == "product-returned"
-    assert f"no epilogue   ({last.no_epilogue})" in texts["plan"]
+    assert last.refused["epilogue"].code == "product-returned"
+    assert f"no epilogue   ({last.refused['epilogue']})" in texts["plan"]
     assert any(isinstance(s, NestStep) for s in plan.steps)
     assert schedules(PROGRAM)

@@ -57,7 +57,7 @@ NO_THRESHOLDS = {
     "passes/canonical/collective_layouts.py": {"MOST_OPERANDS"},  # number of operands that fit into a message
     "passes/expand/random.py": {"ROTATIONS"},
     "schedule/fft.py": {"HEADER"},
-    "schedule/operand_in_panels.py": {"WORD"},
+    "schedule/boxes.py": {"WORD"},
     "schedule/shared_units.py": {"FEW", "MOST_IN_UNIT"},
     "schedule/lapack.py": {"INT_BYTES", "LARGEST"},
     "passes/canonical/round_activations.py": {"STEPS"},
@@ -92,6 +92,7 @@ NO_THRESHOLDS = {
     "passes/refine/origins.py": {"SHOWN"},
     "passes/require_addressable.py": {"ADDRESS_BITS"},
     # sides of register tiles and radices, which the code is written for
+    "kernels/convolution/computed_kernel.py": {"ROW_TERMS"},
     "kernels/convolution/depthwise.py": {"PIXELS"},
     "kernels/convolution/grouped.py": {"PIXELS", "WIDE"},
     "kernels/convolution/legality.py": {"MOST_ROWS"},

@@ -27,6 +27,7 @@ from collections.abc import Callable
 from functools import cache, partial
 
 from shlo_jit.kernels.builder import Builder, ModuleText
+from shlo_jit.kernels.convolution.computed_kernel import COMPUTED_PARAMS, emit_computed_weights_task
 from shlo_jit.kernels.convolution.depthwise import emit_depthwise_task
 from shlo_jit.kernels.convolution.description import SYMBOLS, Form, Variant
 from shlo_jit.kernels.convolution.feature_lines import copy_lines_symbol, emit_copy_lines, emit_gather_lines
@@ -81,6 +82,8 @@ The index of the output's feature f is `group * co + feature of the group`:
 features last: batch = 0, i = image * pixels + pixel (row-major), j = f;
 features first: batch = image, i = f, j = pixel.
 
+With a form that computes the kernel, COMPUTED_PARAMS follow, and the address of the kernel is not read.
+
 `following` is the address of data that is read after this convolution, `following_bytes` its size. If the kernel is
 prepacked, the data is prefetched beside the last products.
 """
@@ -107,6 +110,7 @@ def leaves_padding(v: Variant) -> bool:
 def conv_symbol(types: GemmTypes, form: Form, tests_kernel: bool = False) -> str:
     """Returns the symbol of `conv_routine` with these arguments."""
     with_ends = f"_ends{form.edge}" if form.edge else ""
+    with_ends += f"_{form.computes}" if form.computes else ""
     variant = f"{SYMBOLS[form.variant]}{form.specialized or ''}"
     return f"shlo_conv_{types.name}_{variant}{with_ends}{'_tested' if tests_kernel else ''}"
 
@@ -149,11 +153,12 @@ def _build(types: GemmTypes, form: Form, tests_kernel: bool, module: ModuleText,
     sizes = (form.specialized, form.edge) if form.edge else (form.specialized,) if form.specialized else ()
     main = _task_of(v)(module, types, target, *sizes, **terms)
     symbol = conv_symbol(types, form, tests_kernel)
-    b = module.function(symbol, CONV_PARAMS, linkage="", attributes=attributes(target))
-    *_, job, threads = b.params
-    words = len(FRAME) + tests_kernel
+    own = COMPUTED_PARAMS if form.computes else ()
+    b = module.function(symbol, [*CONV_PARAMS, *own], linkage="", attributes=attributes(target))
+    job, threads = b.params[len(CONV_PARAMS) - 2 : len(CONV_PARAMS)]
+    words = len(FRAME) + len(own) + tests_kernel
     frame = jobs.frame_memory(b, job, words + len(FIELDS))
-    for i, value in enumerate(b.params[: len(FRAME)]):
+    for i, value in enumerate([*b.params[: len(FRAME)], *b.params[len(CONV_PARAMS) :]]):
         b.store(value, b.offset(frame, 8 * i), align=8)
     g = Arguments(b, frame)
     if tests_kernel:
@@ -166,6 +171,8 @@ def _build(types: GemmTypes, form: Form, tests_kernel: bool, module: ModuleText,
         module.declare(task, "void", [type for type, _ in TASK_PARAMS])
     copy, weights = copy_symbols(types)
     copy = copy_lines_symbol(types) if v.rows == "features" else copy
+    if form.computes:
+        weights = emit_computed_weights_task(module, types, target, v, form.computes)
     is_small = b.icmp("sle", work, form.serial)
     for count, task, record in (("copy_tasks", copy, jobs.NULL), ("weight_tasks", weights, jobs.NULL),
                                 ("main_tasks", main, job)):  # fmt: skip

@@ -42,6 +42,8 @@ SYMBOLS = {
 """All variants, in the order of their numbers in the table, with the end of the routine's symbol."""
 IN_PLACE = Variant("tiles", "features", "pixels")
 GATHERED = IN_PLACE._replace(gathers=True)
+BY_POSITION, BY_ROWS = "by_position", "by_rows"
+"""How kernels are computed; see `computed_kernel.py`."""
 NUMBERS = {variant: number for number, variant in enumerate(SYMBOLS)}
 
 
@@ -76,6 +78,9 @@ class Description(NamedTuple):
     """Panels that a task packs of the kernel, at most."""
     serial: int = 0
     """Multiply-adds that the caller does alone."""
+    computes: str = ""
+    """How the kernel is computed while it is packed: `by_position` or `by_rows`, see `computed_kernel.py`; empty if it
+    is in memory."""
 
 
 class Form(NamedTuple):
@@ -89,3 +94,5 @@ class Form(NamedTuple):
     """See `Description.edge`."""
     serial: int = 0
     """See `Description.serial`."""
+    computes: str = ""
+    """See `Description.computes`."""

@@ -39,10 +39,10 @@ def spread_symbol(types: GemmTypes) -> str:
 def emit_weights_task(module: ModuleText, types: GemmTypes, target: Target) -> str:
     """Emits the task that packs some panels of one group's features, for some window positions. k is in the order
     (d, h, w, input feature). Returns its name."""
-    _emit_spread(module, types, target)
+    emit_spread(module, types, target)
     name = copy_symbols(types)[1]
     b = module.function(name, TASK_PARAMS, linkage="", attributes=attributes(target))
-    task = _WeightsTask(b, types, target)
+    task = WeightsTask(b, types, target)
     with b.if_(b.icmp("eq", task.g.get("w_adjacent"), 0)):
         task.by_position()
     with b.if_(b.icmp("ne", task.g.get("w_adjacent"), 0)):
@@ -51,7 +51,7 @@ def emit_weights_task(module: ModuleText, types: GemmTypes, target: Target) -> s
     return name
 
 
-class _WeightsTask:
+class WeightsTask:
     """Some panels of one group's features."""
 
     def __init__(self, b: Builder, types: GemmTypes, target: Target):
@@ -66,6 +66,8 @@ class _WeightsTask:
         blocks = b.udiv(b.add(self.positions, b.sub(self.each, 1)), self.each)
         group, self.block, nth = split(b, index, blocks, chunks)
         first = b.mul(nth, b.mul(chunk, self.width))
+        self.first = b.add(b.mul(group, co), first)
+        """The first feature, of all groups."""
         self.count = b.min_(b.sub(co, first), b.mul(chunk, self.width))
         self.w_in, self.w_out = g.ints("w_in w_out")
         to = b.offset(g.pointer("scratch"), g.get("scratch_weights"))
@@ -139,7 +141,7 @@ class _WeightsTask:
                 b.call("void", pack_plans(self.plan)[0].name, args)
 
 
-def _emit_spread(module: ModuleText, types: GemmTypes, target: Target) -> None:
+def emit_spread(module: ModuleText, types: GemmTypes, target: Target) -> None:
     """Emits the function that transposes rows of a kernel; see SPREAD_PARAMS."""
     plan = conv_plan(types, target)
     b = module.function(spread_symbol(types), SPREAD_PARAMS, attributes=attributes(target))

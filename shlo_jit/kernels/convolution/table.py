@@ -7,9 +7,11 @@ call's extents.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from shlo_jit import tuning
-from shlo_jit.kernels.convolution.description import NUMBERS, Description, Form
+from shlo_jit.kernels.convolution.computed_kernel import kernel_box, panel_width
+from shlo_jit.kernels.convolution.description import BY_ROWS, NUMBERS, Description, Form
 from shlo_jit.kernels.convolution.edge_tiles import edge_heights
 from shlo_jit.kernels.convolution.geometry import Geometry, Runs
 from shlo_jit.kernels.convolution.shape import FIELDS, Three, three
@@ -54,7 +56,7 @@ def form_of(g: Geometry, d: Description) -> Form:
         specialized = g.shape.ci
     elif v.rows == "pixels" and not v.gathers and d.tile not in row_counts(g.plan):
         specialized = d.tile
-    return Form(v, specialized, d.edge, d.serial)
+    return Form(v, specialized, d.edge, d.serial, d.computes)
 
 
 def _round(value: int, to: int) -> int:
@@ -249,18 +251,22 @@ class _Table:
         margin = v.get("margin_line", 0) * (v["runs_per_call"] if v.get("margin_lines") else 1)
         # Rows of input features are transposed in the worker's memory, see `kernel_panels.py`.
         rows = abs(v["w_adjacent"]) * v["w_width"] * self.plan.lanes * self.plan.unit_bytes
+        if d.computes:
+            rows = prod(kernel_box(self.plan, d.variant, d.computes, self.g.window_size)) * itemsize(self.g.types.b)
         self._set(worker_bytes=_round(max(0 if d.variant.leaf == "dot" else gathered, margin, rows), 64))
 
     def _weights(self) -> None:
         """Sets the panels of the kernel, and the tasks that pack it: some window positions and panels at a time, so
         that the kernel is read in long contiguous runs."""
         g, s, d, plan = self.g, self.g.shape, self.d, self.plan
-        width = 1 if d.variant.leaf == "dot" else plan.nr if d.variant.rows == "pixels" else plan.mr
+        width = panel_width(plan, d.variant)
         panel = g.k * width * plan.unit_bytes * plan.parts
         panels = -(-s.co // width)
         per_task = min(hint_of(panels), d.panels)
         positions = max(1, d.copy_bytes // max(1, hint_of(s.ci) * width * per_task * plan.unit_bytes))
         adjacent = 0 if d.kernel == "ahead" else adjacent_positions(g, width)
+        if d.computes:
+            adjacent = g.window_size if d.computes == BY_ROWS else 0
         if adjacent:
             per_task, positions = min(per_task, max(1, d.copy_bytes // max(1, hint_of(panel)))), abs(adjacent)
         chunks = -(-panels // max(per_task, 1))

@@ -17,7 +17,7 @@ from shlo_jit.lower.elements.nibble_tables import (
     signed_bytes,
     wide_bytes,
 )
-from shlo_jit.lower.elements.registers import Reg, cut_bf16, from_f32, is_pair, register_type, to_f32
+from shlo_jit.lower.elements.registers import Reg, exactly, from_f32, is_pair, register_type, to_f32
 
 
 def convert(b: Builder, source: DType, target: DType, x: Reg) -> Reg:
@@ -58,8 +58,8 @@ def _from_float(b: Builder, source: DType, target: DType, x: V) -> V:
         return _float_to_int(b, target, wide)
     if target.name == "f64":
         return b.cast("fpext", wide, "double")
-    if source.bits <= 8 and target.name == "bf16":  # exact in bf16
-        return cut_bf16(b, wide)
+    if source.bits <= 8 and (target.name == "bf16" or (target.name == "f16" and source.name != "f8E8M0FNU")):
+        return exactly(b, target, wide)
     if source.name != "f64":
         return from_f32(b, target, wide)
     if target.name == "f32":
@@ -114,9 +114,9 @@ def _float_to_narrow(b: Builder, x: V, low: int, high: int, type: str) -> V:
 
 def _int_to_float(b: Builder, source: DType, target: DType, x: V) -> V:
     op = "sitofp" if source.kind in "ix" else "uitofp"
-    if source.bits == 4 and target.name in ("f32", "bf16") and has_lookup(b, lanes(x.type)):
+    if source.bits == 4 and target.name in ("f32", "f16", "bf16") and has_lookup(b, lanes(x.type)):
         found = look_up(b, x, [float(i - 16 if i > 7 and source.kind == "i" else i) for i in range(16)])
-        return found if target.name == "f32" else cut_bf16(b, found)
+        return found if target.name == "f32" else exactly(b, target, found)
     field = b.field_of(x)
     if field is not None and scalar(field[0].type) == "i32":  # it is not narrowed and widened
         x, op = _extended(b, source, *field), "sitofp"
@@ -126,13 +126,20 @@ def _int_to_float(b: Builder, source: DType, target: DType, x: V) -> V:
         x, op = wide_bytes(b, x), "sitofp"
     if target.name in ("f32", "f64"):
         return b.cast(op, x, register_type(target))
-    if source.bits <= 8 and target.name == "bf16":  # exact in bf16
-        return cut_bf16(b, b.cast(op, x, "float"))
+    if source.bits <= 8 and target.name in ("f16", "bf16"):
+        return exactly(b, target, b.cast(op, x, "float"))
     if source.bits <= 16:  # exact in f32
         return from_f32(b, target, b.cast(op, x, "float"))
     if source.bits <= 32:  # exact in f64
         return from_f32(b, target, _round_to_odd(b, b.cast(op, x, "double")))
     return from_f32(b, target, _wide_int_to_odd(b, source, x))
+
+
+def small_to_float(b: Builder, source: DType, target: DType, x: V) -> V:
+    """Converts integers that f16 or bf16 holds exactly, whatever others their type has."""
+    if source.bits <= 8:
+        return _int_to_float(b, source, target, x)
+    return exactly(b, target, b.cast("sitofp", b.cast("trunc", x, "i32") if source.bits > 32 else x, "float"))
 
 
 def _extended(b: Builder, dtype: DType, words: V, place: V) -> V:

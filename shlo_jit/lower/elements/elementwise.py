@@ -11,9 +11,10 @@ from shlo_jit.ir.types import DType
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, scalar
 from shlo_jit.lower.elements.floats import is_narrow
-from shlo_jit.lower.elements.registers import Reg, cut_bf16, from_f32, round_bf16_sum, to_f32
+from shlo_jit.lower.elements.registers import Reg, exactly, from_f32, round_bf16_sum, to_f32
 from shlo_jit.lower.elements.registers_machine import RegistersMachine
 from shlo_jit.ops import OPS, OpDef
+from shlo_jit.ops.integer_ranges import is_whole
 from shlo_jit.ops.machine import ByKind, Computation
 
 SIGN_ONLY = ("fneg", "fabs")
@@ -53,8 +54,9 @@ def _compute(b: Builder, record: OpDef, dtype: DType, args: list, op: Op | None)
     y = _run(b, computation, dtype, [to_f32(b, dtype, x) for x in args], op)
     if not isinstance(y, V) or scalar(y.type) != "float":
         return y
-    if dtype.name == "bf16" and computation in NO_ROUNDING:
-        return cut_bf16(b, y)
+    is_exact = computation in NO_ROUNDING or (op is not None and is_whole(op.result))
+    if dtype.name in ("f16", "bf16") and is_exact:
+        return exactly(b, dtype, y)
     if dtype.name == "bf16" and computation in ARITHMETIC:
         return round_bf16_sum(b, y)
     return from_f32(b, dtype, y)

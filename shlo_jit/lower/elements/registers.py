@@ -101,6 +101,9 @@ def to_f32(b: Builder, dtype: DType, x: V) -> V:
     """The exact f32 of an f16, bf16 or small float register; f32 is returned unchanged."""
     if dtype.name == "f32":
         return x
+    wide = b.wide_of(x)
+    if wide is not None:
+        return wide
     if dtype.name == "f16":
         target = b.module.target
         if target is not None and target.arch == "wasm32":
@@ -110,9 +113,6 @@ def to_f32(b: Builder, dtype: DType, x: V) -> V:
             return half_to_float(b, b.bitcast(x, "i16"))
         return b.cast("fpext", x, "float")
     if dtype.name == "bf16":
-        wide = b.wide_of(x)
-        if wide is not None:
-            return wide
         return b.bitcast(b.shl(b.cast("zext", x, "i32"), 16), vector("float", lanes(x.type)))
     from shlo_jit.lower.elements.small_floats import decode
 
@@ -132,8 +132,11 @@ def from_f32(b: Builder, dtype: DType, x: V) -> V:
     return encode(b, dtype, x)
 
 
-def cut_bf16(b: Builder, x: V) -> V:
-    """The bf16 of an f32 whose lower half is zero."""
+def exactly(b: Builder, dtype: DType, x: V) -> V:
+    """The f16 or bf16 register of f32 numbers that the type holds exactly. Where they are computed with further, it is
+    not converted back."""
+    if dtype.name == "f16":
+        return b.narrowed(b.cast("fptrunc", x, "half"), x)
     return b.cut(x, round_to_bf16(b, x) if _flushes(b, x) else None)
 
 

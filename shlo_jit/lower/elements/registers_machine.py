@@ -9,8 +9,9 @@ from shlo_jit.kernels import math
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.llvm_values import V, bits, const
 from shlo_jit.lower.elements import complexes, floats, integers
-from shlo_jit.lower.elements.convert import convert
+from shlo_jit.lower.elements.convert import convert, small_to_float
 from shlo_jit.lower.elements.registers import Reg, is_pair, register_type
+from shlo_jit.ops.integer_ranges import is_whole
 
 DIVISIONS = ("stablehlo.divide", "stablehlo.sqrt")
 SAME_ELEMENTS = ("stablehlo.reshape", "stablehlo.broadcast_in_dim", "stablehlo.transpose")
@@ -67,6 +68,8 @@ class RegistersMachine:
         return b.icmp(word if word in ("eq", "ne") else ("u" if unsigned else "s") + word, x, y)
 
     def convert(self, x: Reg, to: DType, /) -> Reg:
+        if self._op is not None and isinstance(x, V) and self.dtype.is_integer and is_whole(self._op.result):
+            return small_to_float(self.b, self.dtype, to, x)
         return convert(self.b, self.dtype, to, x)
 
     def bitcast(self, x: Reg, to: DType, /) -> Reg:

@@ -8,7 +8,7 @@ from shlo_jit.lower.kernels.convolution import lower_convolution
 from shlo_jit.lower.kernels.dot import lower_product
 from shlo_jit.lower.kernels.dots_in_registers import DotOutputs, DotTerms
 from shlo_jit.lower.kernels.groups_in_registers import lower_groups
-from shlo_jit.lower.kernels.operand_in_panels import lower_in_panels
+from shlo_jit.lower.kernels.operand_in_panels import lower_in_panels, producer
 from shlo_jit.lower.kernels.operand_in_registers import lower_in_registers
 from shlo_jit.lower.kernels.outputs_in_registers import Outputs
 from shlo_jit.lower.kernels.short_sums import ShortOutputs, ShortTerms
@@ -34,7 +34,8 @@ def lower(low: Services, step: ComputedOperandStep, schedule: KernelSchedule) ->
     elif isinstance(schedule, GroupedSchedule):
         grouped.lower_computing(low, step, schedule)
     elif isinstance(schedule, ConvolutionSchedule):
-        lower_convolution(low, step.product, schedule, low.scratch(step))
+        computed = () if schedule.computed is None else producer(low, step, schedule.computed)
+        lower_convolution(low, step.product, schedule, low.scratch(step), computed)
     elif isinstance(schedule, ProductSchedule):
         lower_product(low, step.product, schedule, low.scratch(step))
 

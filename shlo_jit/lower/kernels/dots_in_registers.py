@@ -118,7 +118,10 @@ class DotTerms(Terms):
 
 def element_of(w: UnitWriter, variables: Variables, width: int, mask: V | None) -> V:
     """Elements of the computed operand, as they are computed."""
-    x = w.ev.value(Position(variables, width, mask, w.known), w.s.key)
+    position = Position(variables, width, mask, w.known)
+    if w.s.dots is not None and w.s.dots.is_float and width > 1:
+        return w.own_value(position, width)  # pairs of bf16
+    x = w.ev.value(position, w.s.key)
     assert isinstance(x, V)
     return w.b.splat(x, width)
 

@@ -10,13 +10,13 @@ from shlo_jit.lower.kernels.epilogue import NULL, frame_of, write_epilogue, writ
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.lower.nest.nest_step import lower_nest
 from shlo_jit.lower.services import Services
-from shlo_jit.schedule.grouped import Boxes
+from shlo_jit.schedule.boxes import Boxes
 from shlo_jit.schedule.operand_in_panels import InPanelsSchedule
 
 
 def lower_in_panels(low: Services, step: ComputedOperandStep, s: InPanelsSchedule) -> None:
     b, op, strides, r = low.b, step.product.op, s.layout.operands, s.layout.result
-    compute, computing = _producer(low, step, s)
+    compute, computing = producer(low, step, s.boxes)
     work = low.scratch(step)
     if s.totals is not None:
         out, r = work, r._replace(matrix=0)
@@ -30,8 +30,7 @@ def lower_in_panels(low: Services, step: ComputedOperandStep, s: InPanelsSchedul
         out = b.offset(low.pointer(s.written.target), s.written.offset * op.result.tensor.storage.itemsize)
     # Its address is not read.
     left, right = (NULL if i == s.side else low.pointer(v) for i, v in enumerate(op.operands))
-    stride = s.box.tensor.extents[1]
-    box = (stride, 1) if s.by_terms else (1, stride)
+    box = reversed(s.boxes.strides)
     args = [
         left, *(i64(x) for x in strides[:3]), right, *(i64(x) for x in strides[3:]), i64(0),
         out, i64(r.row), i64(r.matrix), i64(r.batch), i64(r.m), i64(r.n), i64(s.layout.k), i64(0),
@@ -43,19 +42,20 @@ def lower_in_panels(low: Services, step: ComputedOperandStep, s: InPanelsSchedul
         lower_nest(low, s.epilogue.step, s.epilogue.schedule)
 
 
-def _producer(low: Services, step: ComputedOperandStep, s: InPanelsSchedule) -> tuple[V, V]:
+def producer(low: Services, step: ComputedOperandStep, boxes: Boxes) -> tuple[V, V]:
     """The address of the function that computes a box, and the frame to pass to it."""
-    function, values = box_function(low, step, s)
+    function, values = box_function(low, step, boxes)
     return function, frame_of(low, values)
 
 
-def box_function(low: Services, step: ComputedOperandStep, s: InPanelsSchedule | Boxes) -> tuple[V, list[Value]]:
+def box_function(low: Services, step: ComputedOperandStep, boxes: Boxes) -> tuple[V, list[Value]]:
     """The address of the function that computes a box, and the values whose addresses its frame holds."""
-    nest = s.producer.nest
+    nest = boxes.producer.nest
     check_supported(nest)
     values = list(dict.fromkeys(v for v, _ in nest.loads))
     hint = f"{step.producer.hint}_operand"
     name = low.new_name(hint)
-    writer = NestLowering(s.producer)
-    writer.write_box(low.module, name, values, s.box, s.interleaved, by_terms=s.by_terms, symbolic=low.is_symbolic)
+    writer = NestLowering(boxes.producer)
+    layout = {"by_terms": boxes.by_terms, "symbolic": low.is_symbolic}
+    writer.write_box(low.module, name, values, boxes.box, boxes.interleaved, **layout)
     return V("ptr", f"@{low.share(hint, name)}"), values
