@@ -343,7 +343,14 @@ class Program:
     """A step for sequences of a batch, or a prompt, compiled by us and by XLA, with caches that are donated."""
 
     def __init__(
-        self, made: Decoder, tokens: int, batch: int = 0, *, threads: int = 2, constants: bool = False
+        self,
+        made: Decoder,
+        tokens: int,
+        batch: int = 0,
+        *,
+        threads: int = 2,
+        constants: bool = False,
+        assume_finite: bool = True,
     ) -> None:
         """`batch`: sequences with caches of their own; 0 for one without a dimension for it."""
         self.decoder, self.batch = made, batch
@@ -356,7 +363,7 @@ class Program:
             lowered.as_text(),
             threads=threads,
             donate=range(len(leaves), len(leaves) + len(caches)),
-            assume_finite=True,
+            assume_finite=assume_finite,
             constants=dict(enumerate(leaves)) if constants else None,
         )
         self._theirs, self._on_device = lowered.compile(), jax.device_put(made.weights)

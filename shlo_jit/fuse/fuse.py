@@ -95,7 +95,7 @@ class _Fusion(Grouping):
                 self.fusible(op, position)
             else:
                 self.kernel(op, position)
-        mark_scores(self.steps, self.readers, results)
+        mark_scores(self.steps, self.readers, results, self.here)
         for step in self.steps:
             if isinstance(step, OpStep) and step.key_range is not None and not step.key_range.are_terms:
                 for value in step.key_range.bounds:

@@ -158,6 +158,8 @@ class Group:
         for the work."""
         sizes = [tuple(map(hint_of, extents_of(step.op))) for step in self.products]
         batch, m = sizes[0][:2]
+        if self._reads_ranges(batch, m):
+            return None
         nbytes = sum(hint_of(s.op.operands[1].tensor.nbytes) for s in self.products) // max(1, batch)
         if nbytes > tuning.ATTENTION_OPERAND_BYTES:
             return Refusal(
@@ -172,6 +174,12 @@ class Group:
             text = f"{tasks} blocks of {rows} rows are too few tasks for {work:,} multiply-adds"
             return Refusal("too-few-tasks", text)
         return None
+
+    def _reads_ranges(self, batch: int, rows: int) -> bool:
+        """Whether several products of few rows each leave out keys: a task reads those of a product once, and threads
+        without one share the columns of others (`schedule/shared_columns.py`)."""
+        leaves_out = any(s.key_range is not None for s in self.products)
+        return leaves_out and batch > 1 and rows <= tuning.COMPUTED_OPERAND_ROWS
 
 
 def features_of(products: Sequence[OpStep]) -> int:

@@ -54,9 +54,15 @@ def _terms(step: OpStep) -> KeyRange | None:
     return found if found is not None and found.are_terms and step.pieces is None else None
 
 
-def mark_scores(steps: Sequence[Step], readers: Mapping[Value, Sequence[Step]], returned: Container[Value]) -> None:
+def mark_scores(
+    steps: Sequence[Step],
+    readers: Mapping[Value, Sequence[Step]],
+    returned: Container[Value],
+    here: Mapping[int, int],
+) -> None:
     """Finds the products whose columns are keys, some of which a row program discards for the product in a range that
-    reads its weights. They need not compute these columns, also if all three are separate steps."""
+    reads its weights. They need not compute these columns, also if all three are separate steps. `here`: the numbers of
+    the block's ops, by id()."""
     writers: dict[Value, list[Step]] = {}
     for step in steps:
         for value in step.writes:
@@ -74,7 +80,7 @@ def mark_scores(steps: Sequence[Step], readers: Mapping[Value, Sequence[Step]], 
         for value in program.reads:
             scores = writers.get(value, [])
             if len(scores) == 1 and value not in returned and [*readers.get(value, ())] == [program]:
-                _mark(scores[0], program, terms, value)
+                _mark(scores[0], program, terms, value, here)
 
 
 def drop_ranges(block: PlanBlock) -> None:
@@ -99,7 +105,7 @@ def drop_ranges(block: PlanBlock) -> None:
                 other.after = [s for s in other.after if s is not step]
 
 
-def _mark(scores: Step, program: NestStep, terms: OpStep, value: Value) -> None:
+def _mark(scores: Step, program: NestStep, terms: OpStep, value: Value, here: Mapping[int, int]) -> None:
     """Gives a product that computes scores the ranges of its columns, if its rows are those of the weights."""
     found = _terms(terms)
     assert found is not None
@@ -111,16 +117,18 @@ def _mark(scores: Step, program: NestStep, terms: OpStep, value: Value) -> None:
     if (batch, m) != extents_of(terms.op)[:2] or n != keys or not in_row_order(terms.op):
         return
     rows = rows_of(program.nest, {value: keys, weights: keys}, batch * m)
-    if not isinstance(rows, Refusal) and not _depends(found.bounds, scores.op) and scores.key_range is None:
+    if not isinstance(rows, Refusal) and not _depends(found.bounds, scores.op, here) and scores.key_range is None:
         scores.key_range = KeyRange(*found.bounds, are_terms=False)
 
 
-def _depends(values: Sequence[Value], on: Op) -> bool:
-    """Whether values are computed from the results of an op; True if the search would be long."""
+def _depends(values: Sequence[Value], on: Op, here: Mapping[int, int]) -> bool:
+    """Whether values are computed from the results of an op; True if the search would be long. Ops before it in the
+    block, which may be as many as the program has, do not depend on it."""
+    first = here.get(id(on.results[0].op), 0)
     todo, seen = [v.op for v in values], set[Op]()
     while todo:
         op = todo.pop()
-        if op is None or op in seen:
+        if op is None or op in seen or here.get(id(op), -1) < first:
             continue
         if op.results[0] is on.results[0] or len(seen) > tuning.ORDER_SEARCH:
             return True

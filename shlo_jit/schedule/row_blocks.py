@@ -38,6 +38,7 @@ from shlo_jit.schedule.row_division import Division, changes_bits, divide, divid
 from shlo_jit.schedule.row_products import Product, Right, product_of
 from shlo_jit.schedule.row_ranges import Ranged, packed_bytes, ranged_of
 from shlo_jit.schedule.scratch import Field, Scratch
+from shlo_jit.schedule.shared_columns import SharedColumns, shared_columns
 from shlo_jit.schedule.tasks import Tasks
 from shlo_jit.sizes import hint_of
 
@@ -91,6 +92,8 @@ class RowBlocksSchedule(KernelSchedule):
     """Right operands that are read where they lie in other arrays."""
     slices: int
     """Tasks that add up the partial sums of row parts."""
+    columns: SharedColumns | None = None
+    """The columns of the last stage, if tasks share them where batches do not fill all threads evenly."""
 
     @property
     def block(self) -> int:
@@ -146,6 +149,7 @@ class RowBlocksSchedule(KernelSchedule):
             stages = ", ".join(filter(None, what))
             notes.append(Note("keys", f"a range in steps of {self.ranged.step} for {stages}", why))
         notes += [Note("operand", "read where it lies", READ_IN_PLACE) for _ in self.viewed]
+        notes += [self.columns.note] if self.columns is not None else []
         return [*notes, *self.stage_notes]
 
     def _nest_notes(self, stage: RowNest) -> list[Note]:
@@ -219,6 +223,7 @@ def _schedule(step: RowBlocksStep, context: Context, most: int | None = None) ->
         ranged=ranged,
         viewed={v: viewed_operand(nest, operand, target) for v, (nest, operand) in step.moved.items()},
         slices=tuning.ATTENTION_LEAST_TASKS,
+        columns=shared_columns(step, stages, buffers, division),
         scratch=Scratch(partial, (*panels, *rows, Field("work", work))),
         routines=tuple(dict.fromkeys(_routine(s, target) for s in made if s.keys is None)),
     )

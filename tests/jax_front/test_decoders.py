@@ -39,6 +39,27 @@ def test_prompts_by_chunks(name: str, kind: str) -> None:
     compare(Program(decoder(name, Sizes(), kind), 11), (11, 11), TOLERANCE[kind])
 
 
+@pytest.mark.parametrize("is_finite", [True, False], ids=["finite", "any numbers"])
+@pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name != "mamba"])
+def test_long_caches_of_few_heads(name: str, is_finite: bool) -> None:
+    """Keys that masks and windows hide are left out, also where tasks share the columns of a head."""
+    sizes = Sizes(width=384, heads=6, key_heads=3, slots=1024, window=300)
+    made = decoder(name, sizes, "int8")
+    program = Program(made, 1, threads=2, assume_finite=is_finite)
+    notes = program.ours.text("schedule")
+    assert notes.count("masked-keys") == notes.count("uneven-batches") == sizes.layers
+    alone, ours = Program(made, 1, threads=1, assume_finite=is_finite), program.caches()
+    random = np.random.default_rng(1)
+    for cache in jax.tree.leaves(ours):
+        cache[:] = random.standard_normal(cache.shape)
+    for position in (0, 299, 1000, 1023):
+        given, copy = program.inputs(1, position), jax.tree.map(np.array, ours)
+        theirs = program.run_xla(jax.tree.map(np.array, ours), *given)[0]
+        (found, ours), (same, _) = program.run(ours, *given), alone.run(copy, *given)
+        np.testing.assert_allclose(found, theirs, atol=TOLERANCE["int8"], rtol=TOLERANCE["int8"])
+        assert found.tobytes() == same.tobytes()
+
+
 @pytest.mark.parametrize("kind", ["bf16", "int4"])
 @pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name not in VARIED])
 def test_a_scan_over_layers(name: str, kind: str) -> None:

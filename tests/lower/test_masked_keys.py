@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import shlo_jit
+from shlo_jit import tuning
 from shlo_jit.reference.interpreter import evaluate
 
 jax = pytest.importorskip("jax")
@@ -188,6 +189,41 @@ def test_without_a_promise_few_rows_and_added_numbers_compute_all_keys() -> None
     for function, rows in ((prefix, 4), (added, 40)):
         exe = check(function, arguments(np.random.default_rng(2), rows, 300))
         assert "masked-keys" not in exe.text("schedule")
+
+
+@pytest.mark.parametrize(("heads", "rows", "keys", "depth"), [(2, 7, 1100, 40), (3, 3, 700, 64), (5, 1, 520, 64)])
+def test_threads_share_the_columns_of_some_heads(heads: int, rows: int, keys: int, depth: int) -> None:
+    """Caches of few heads: those that are left when each thread has had the same number are cut into columns."""
+    r = np.random.default_rng(heads)
+    given: Arrays = [r.standard_normal((1, heads, n, depth), np.float32) for n in (rows, keys, keys)]
+    for position in (0, 100, keys):
+        exe = check(prefix, [*given, np.int32(position), *arguments(r, 1, 1)[4:]])
+    notes = exe.text("schedule")
+    assert "masked-keys" in notes and "uneven-batches" in notes
+    given[2][0, 1, keys - 1, depth - 1], given[2][0, 0, 0, 1] = np.nan, np.inf
+    check(prefix, [*given, np.int32(100), *arguments(r, 1, 1)[4:]])
+
+    def heads_last(*values: Any) -> Any:
+        return prefix(*values).transpose(0, 2, 1, 3).reshape(rows, heads * depth)
+
+    exe = check(heads_last, [*given, np.int32(200), *arguments(r, 1, 1)[4:]])
+    assert "uneven-batches" in exe.text("schedule")
+
+
+def test_ranges_that_follow_from_many_ops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether values are finite is computed from all that a program has done before."""
+    monkeypatch.setattr(tuning, "ORDER_SEARCH", 60)
+    monkeypatch.setattr(tuning, "ROW_BLOCK_OPERAND_BYTES", 0)
+
+    def late(q: Any, k: Any, v: Any, *others: Any) -> Any:
+        for _ in range(40):
+            v = jnp.cumsum(v, 3) * 0.01
+        return causal(q, k[1], v[1], *others)
+
+    given = arguments(np.random.default_rng(8), 40, 300)
+    given[1:3] = [np.stack([x, x]) for x in given[1:3]]
+    exe = check(late, given)
+    assert "for the product of weights and values, weights, scores" in exe.text("schedule")
 
 
 def test_rows_without_keys_have_equal_weights() -> None:

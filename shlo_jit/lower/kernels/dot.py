@@ -88,7 +88,8 @@ def lower_in_range(low: Services, step: OpStep, s: ProductSchedule, ranged: InRa
     out = b.offset(out, b.mul(index, r.matrix * size_c))
     if ranged.keys is not None:
         function = write_keys(low, ranged.keys, "keys")
-        b.call("void", function, [right, left, out, low_key, high_key], declare=False)
+        columns = (i64(0), i64(r.n)) if ranged.is_terms else ()
+        b.call("void", function, [right, left, out, low_key, high_key, *columns], declare=False)
     else:
         own = worker_fields(b, s.scratch, scratch, worker)["work"]
         _call_in_range(b, s, ranged, (left, right, out), (low_key, high_key), own)

@@ -17,6 +17,7 @@ from shlo_jit.lower.elements.registers import from_memory, memory_type
 from shlo_jit.lower.kernels.group_terms import GroupTerms, place_of
 from shlo_jit.lower.kernels.shifted_bytes import less_smallest
 from shlo_jit.lower.kernels.units_in_registers import Variables
+from shlo_jit.lower.kernels.values_of_vectors import ValuesOfVectors
 from shlo_jit.lower.nest.evaluate import Evaluator
 from shlo_jit.lower.nest.position import Position
 from shlo_jit.lower.nest.transposed_tiles import transposed
@@ -34,6 +35,7 @@ PASSES = 8
 class _Pass(NamedTuple):
     """Some vectors of a block of outputs."""
 
+    rows: list[V]
     factors: list[V]
     """Address of each vector."""
     sums: list[V]
@@ -56,6 +58,8 @@ class LanesOfOutputs:
         self.arranged = {key: b.alloca(t, block.chunk * self.lanes) for key, t in types.items()}
         self.ev = terms.totals(block.space)
         self.passes = -(-s.rows // block.rows)
+        self.of_vectors = ValuesOfVectors(terms)
+        self.of_vectors.write()
         self.is_whole = block.chunk == s.groups
         if not self.is_whole:
             self.totals = b.alloca(terms.kind, min(self.passes, PASSES) * block.rows * self.lanes)
@@ -228,9 +232,9 @@ class LanesOfOutputs:
                 line = b.load(kind, b.element(buffer, kind, b.mul(local, self.lanes)))
                 arranged[key] = from_memory(b, dtype, line)
             found: list[V] = []
-            for dot, total, place in zip(products, carry.values, here.places, strict=True):
+            for r, dot, total, place in zip(here.rows, products, carry.values, here.places, strict=True):
                 position = Position(place | {s.variables[2]: g}, self.lanes)
-                position.memo.update({self.t.dot: dot, self.t.total: total, **arranged})
+                position.memo.update({self.t.dot: dot, self.t.total: total, **arranged, **self.of_vectors.at(r, g)})
                 x = self.ev.value(position, (self.t.store.value, self.t.store.at))
                 assert isinstance(x, V)
                 found.append(x)
@@ -244,7 +248,7 @@ class LanesOfOutputs:
         rows = [b.add(first, r) for r in range(count)]
         factors = [b.offset(self.t.vectors, b.mul(r, s.row)) for r in rows]
         sums = [b.offset(self.t.sums, b.mul(r, 4 * s.groups)) for r in rows]
-        return _Pass(factors, sums, self.t.places(self.o, rows))
+        return _Pass(rows, factors, sums, self.t.places(self.o, rows))
 
     def products(self, here: _Pass, g: V, terms: V) -> list[V]:
         """The products of a group and each vector. `terms`: address of the group's transposed terms."""

@@ -15,8 +15,9 @@ from shlo_jit.schedule.keys_in_registers import KeysInRegisters
 
 
 def write_keys(low: Services, keys: KeysInRegisters, hint: str) -> str:
-    """Writes `void @name(ptr matrix, ptr vectors, ptr results, i64 low, i64 high)`, which computes a product with the
-    keys from `low` to `high`. Returns its name. All addresses are those of key 0."""
+    """Writes `void @name(ptr matrix, ptr vectors, ptr results, i64 low, i64 high, [i64 first, i64 last])`: a product
+    with the keys from `low` to `high`. If keys are terms, it computes the columns from `first`, which is a multiple of
+    the lanes, to `last`. Returns its name. All addresses are those of key 0 and column 0."""
     check_supported(keys.units.nest)
     name = low.new_name(hint)
     _KeysWriter(low, keys, name).write_range()
@@ -37,11 +38,12 @@ class _KeysWriter(UnitWriter):
         return kind(self, variables, x, y, start, stop)
 
     def write_range(self) -> None:
-        self.begin(3)
+        is_terms = self.keys.is_terms
+        self.begin(3, ("low", "high", "first", "last") if is_terms else ("low", "high"))
         b, s, zero = self.b, self.s, i64(0)
-        self.range = (low, high) = (b.params[-2], b.params[-1])
-        first, last = (zero, i64(s.nest.extents[s.cut])) if self.keys.is_terms else (low, high)
-        self.bounds = {self.keys.key: (low, high)} if self.keys.is_terms else {}
+        self.range = (low, high) = (b.params[3], b.params[4])
+        first, last = (b.params[5], b.params[6]) if is_terms else (low, high)
+        self.bounds = {self.keys.key: (low, high)} if is_terms else {}
         if self.keys.adds_zeros:
             self.zeros = copy(self)
             self.zeros.s, self.zeros.sums = self.keys.left_out, b.alloca("i8", self.sums_row)

@@ -26,6 +26,7 @@ from shlo_jit.schedule.row_blocks import RowBlocksSchedule, RowNest, RowProduct
 from shlo_jit.schedule.row_products import Matrices, Right
 from shlo_jit.schedule.row_ranges import Ranged
 from shlo_jit.schedule.segments import Part
+from shlo_jit.schedule.shared_columns import SharedColumns
 
 
 def lower(low: Services, step: RowBlocksStep, schedule: RowBlocksSchedule) -> None:
@@ -38,7 +39,9 @@ def lower(low: Services, step: RowBlocksStep, schedule: RowBlocksSchedule) -> No
     pointers = [low.scratch(step), *arrays, *found]
     b = low.task(name, len(pointers))
     _Task(b, s, nests, values, len(arrays)).write()
-    if s.division.finer is None:
+    if s.columns is not None:
+        _run_shared(low, s, s.columns, low.share(hint, name), pointers)
+    elif s.division.finer is None:
         low.run_tasks(low.share(hint, name), pointers, s.tasks)
     else:
         _run_divided(low, s, low.share(hint, name), pointers)
@@ -63,6 +66,17 @@ def _run_divided(low: Services, s: RowBlocksSchedule, name: str, pointers: list[
     rows, parts = b.if_else(b.icmp("sgt", threads, tuning.MANY_THREADS), finer, lambda: few)
     words = [b.cast("inttoptr", x, "ptr") for x in (rows, parts)]
     low.parallel(name, [*pointers, *words], b.mul(parts, batch))
+
+
+def _run_shared(low: Services, s: RowBlocksSchedule, shared: SharedColumns, name: str, pointers: list[V]) -> None:
+    """Runs the tasks. The last two words of their frame are the batches that have one task each, and the tasks that
+    share each of the others, which depend on the number of threads."""
+    b, batch, threads = low.b, s.step.batch, low.thread_count
+    left = b.urem(i64(batch), threads)
+    parts = b.min_(b.udiv(threads, b.max_(left, 1)), shared.most_parts)
+    whole = b.sub(i64(batch), left)
+    words = [b.cast("inttoptr", x, "ptr") for x in (whole, parts)]
+    low.parallel(name, [*pointers, *words], b.add(whole, b.mul(left, parts)))
 
 
 def write_stages(low: Services, s: RowBlocksSchedule) -> tuple[dict[int, Nest], list[Value], list[V]]:
@@ -187,6 +201,8 @@ class RowsWriter:
         self.rights: dict[int, list[V]] = {}
         """For each product, the right operand's matrix of the current batch, or its segments."""
         self.panels: dict[int, V] = {}
+        self.columns: tuple[V, V] | None = None
+        """The columns of the last product that a task computes; None if it computes all."""
         self.frames = {key: b.alloca("ptr", len(nest.order) + 1) for key, nest in nests.items() if nest.order}
 
     def begin(self, batch: V, rows: Range | None = None) -> None:
@@ -260,7 +276,10 @@ class RowsWriter:
         columns = 1
         for v in stage.schedule.tile.columns:
             columns *= stage.schedule.space.extents[v]
-        b.call("void", n.name, [frame, i64(0), block.unit, end, i64(0), i64(columns)], declare=False)
+        some = (i64(0), i64(columns))
+        if self.columns is not None and self.s.columns is not None and id(stage.step) in self.s.columns.loops:
+            some = self.columns
+        b.call("void", n.name, [frame, i64(0), block.unit, end, *some], declare=False)
 
     # ------------------------------------------------------------------ products
     def begin_product(self, stage: RowProduct, batch: V, keys: Keys | None) -> None:
@@ -381,7 +400,8 @@ class RowsWriter:
         assert ranged is not None and keys is not None
         is_terms, stride = self.key_stride(stage)
         if stage.keys is not None:
-            b.call("void", self.nests[id(stage)].name, [right, left[0], out[0], *keys], declare=False)
+            columns = (self.columns or (i64(0), i64(p.n))) if stage.keys.is_terms else ()
+            b.call("void", self.nests[id(stage)].name, [right, left[0], out[0], *keys, *columns], declare=False)
             return
 
         def part(key: V, count: V, done: V, panels: V) -> None:
@@ -426,20 +446,23 @@ class _Task(RowsWriter):
 
     def __init__(self, b: Builder, s: RowBlocksSchedule, nests: dict[int, Nest], values: list[Value], arrays: int):
         frame, self.index, worker = b.params
-        is_divided = s.division.finer is not None
+        is_divided = s.division.finer is not None or s.columns is not None
         count = 1 + arrays + len(values)
         self.scratch, *loaded = (b.load("ptr", b.element(frame, "ptr", i)) for i in range(count))
         at = dict(zip(values, loaded[arrays:], strict=True))
         words = (b.load("i64", b.element(frame, "ptr", count + i)) for i in range(2)) if is_divided else ()
         self.divided = tuple(words)
-        """The rows of a task and the tasks of a batch, if they are not those of the division."""
+        """The rows of a task and the tasks of a batch, if they are not those of the division; or what `shared_batch`
+        takes."""
         fields = worker_fields(b, s.scratch, self.scratch, worker)
         super().__init__(b, s, nests, at, loaded[:arrays], fields)
 
     def write(self) -> None:
         b, s, d = self.b, self.s, self.s.division
         zero = i64(0)
-        if self.divided or d.parts > 1:
+        if s.columns is not None:
+            self.shared_batch(s.columns, *self.divided)
+        elif self.divided or d.parts > 1:
             rows, parts = self.divided or (d.task_rows, d.parts)
             batch, part = b.udiv(self.index, parts), b.urem(self.index, parts)
             start = b.mul(part, rows)
@@ -449,6 +472,18 @@ class _Task(RowsWriter):
             with b.loop(first, b.min_(b.add(first, d.each), s.step.batch), 1, "batch") as batch:
                 self.batch(Range(batch, zero, i64(s.step.rows), zero))
         b.ret()
+
+    def shared_batch(self, shared: SharedColumns, whole: V, parts: V) -> None:
+        """Emits the code for a batch, or for some columns of one. `whole`: batches that have one task; `parts`: tasks
+        that share each of the others."""
+        b, zero = self.b, i64(0)
+        is_whole, rest = b.icmp("slt", self.index, whole), b.sub(self.index, whole)
+        batch = b.select(is_whole, self.index, b.add(whole, b.udiv(rest, parts)))
+        part, parts = b.select(is_whole, zero, b.urem(rest, parts)), b.select(is_whole, i64(1), parts)
+        each = b.mul(b.udiv(b.add(parts, shared.most_parts - 1), parts), shared.width)
+        first = b.min_(b.mul(part, each), shared.columns)
+        self.columns = first, b.min_(b.add(first, each), shared.columns)
+        self.batch(Range(batch, zero, i64(self.s.step.rows), zero))
 
     def batch(self, rows: Range) -> None:
         """Emits the code for all of the task's rows of a batch."""

@@ -192,7 +192,8 @@ class Terms:
         return self.s.space.depends(key[1], {self.s.lanes})
 
     def prefetch_terms(self, at: V, outputs: list[Variables], keys: list[Key]) -> None:
-        """Fetches terms of some arrays for later outputs. Blocks of terms of two outputs do not adjoin."""
+        """Fetches terms of some arrays for later outputs, to the second-level cache: the first level can wait for few
+        lines at a time, fewer than memory needs. Blocks of terms of two outputs do not adjoin."""
         are_whole = self.s.terms_block is None
         for key in keys:
             inside = {**dict.fromkeys(self.short, i64(0)), self.s.lanes: at}
@@ -216,7 +217,7 @@ class Terms:
         done = b.ashr(b.mul(done, (s.together - 1) * bits), 3)
         here = b.offset(b.offset(w.address(key, first), done), self.ahead(key) * offset.coefficient(s.cut) * bits // 8)
         for line in range(0, w.width * abs(offset.coefficient(s.lanes)) * s.together * bits // 8, LINE):
-            b.prefetch(b.offset(here, line))
+            b.prefetch(b.offset(here, line), locality=2)
 
     def ahead(self, key: Key) -> int:
         """Number of outputs from those whose terms are read to those whose terms are fetched."""
@@ -236,7 +237,7 @@ class Terms:
             return
         distance = self.ahead(key) * offset.coefficient(s.cut) * bits_in_memory(key[0]) // 8 + further
         for here in outputs:
-            w.b.prefetch(w.b.offset(w.address(key, {**here, **inside}), distance))
+            w.b.prefetch(w.b.offset(w.address(key, {**here, **inside}), distance), locality=2)
 
     def terms(self, at: V, width: int, outputs: list[Variables], x: V, sums: list[V]) -> list[V]:
         """Adds the products of some terms."""

@@ -68,9 +68,9 @@ class UnitWriter:
             self.unit(unit)
         self.b.ret()
 
-    def begin(self, pointers: int) -> None:
-        """Begins the function, and reserves memory for the sums."""
-        params = [("ptr", f"p{i}") for i in range(pointers)] + [("i64", "first"), ("i64", "last")]
+    def begin(self, pointers: int, numbers: Sequence[str] = ("first", "last")) -> None:
+        """Begins the function, and reserves memory for the sums. `numbers`: the names of the last parameters."""
+        params = [("ptr", f"p{i}") for i in range(pointers)] + [("i64", name) for name in numbers]
         s = self.s
         self.b = b = self.low.module.function(self.name, params, attributes="nounwind")
         arrays = b.params[: len(self.values)]

@@ -24,6 +24,7 @@ from shlo_jit import tuning
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.finite import is_known_finite
 from shlo_jit.ir.types import F32, I64, tensor
+from shlo_jit.ops import is_elementwise
 from shlo_jit.ops.ranged import attributes_of
 from shlo_jit.ops.runs import Roles, extents_of, is_split, roles_of
 from shlo_jit.passes import build as mk
@@ -167,18 +168,31 @@ def _tests(rw: Rewriter, op: Op, r: Roles, found: MaskedWeights, context: Contex
 
 
 def _reads_cache(op: Op, r: Roles, found: MaskedWeights) -> bool:
-    """Whether a product of few rows reads its values, and that of the scores its keys, from memory: enough products for
-    a task each, of values whose rows are read in registers."""
+    """Whether a product of few rows reads its values, and that of the scores its keys, from memory: several products
+    of values whose rows are read in registers."""
     weights, values = op.operands
     batch, m, *_ = extents_of(op)
     types = {v.tensor.storage.name for v in (weights, values, op.result)}
-    product = None if found.scores is None else _product_of(found.scores)
+    product = None if found.scores is None else _product_under(found.scores)
     if product is None or len(types) > 1 or not types <= {"f32", "f64"}:
         return False
-    is_enough = batch >= tuning.ATTENTION_LEAST_TASKS and m <= tuning.COMPUTED_OPERAND_ROWS
+    is_enough = batch > 1 and m <= tuning.COMPUTED_OPERAND_ROWS
     is_enough = is_enough and mk.shape_of(weights)[-1] >= tuning.RANGED_ZEROS_KEYS
     are_rows = values.tensor.rank - 1 in r.rhs_free
-    return is_enough and are_rows and _is_in_memory(values) and all(map(_is_in_memory, product[0].operands[1:]))
+    return is_enough and are_rows and _is_in_memory(values) and all(map(_is_in_memory, product.operands[1:]))
+
+
+def _product_under(scores: Value) -> Op | None:
+    """Returns the product that scores are computed from, one by one: they may be scaled, capped and moved."""
+    for _ in range(DEPTH):
+        op = scores.op
+        if op is None or op.name == PRODUCT:
+            return op
+        others = [v for v in op.operands if splat(v) is None]
+        if len(others) != 1 or not (op.name in MOVES or is_elementwise(op)):
+            return None
+        scores = others[0]
+    return None
 
 
 def _is_in_memory(value: Value) -> bool:
