@@ -166,7 +166,7 @@ def _other_view(steps: Steps, product: OpStep, first: Candidate) -> Candidate | 
         return None
     both = [(c.nest, c.operand) for c in (first, other)]
     is_few = any(_is_few(product.op, side) for side in (0, 1))
-    if is_few or all(map(_is_byte, product.op.operands)) or product.ranges is not None:
+    if is_few or all(map(_is_byte, product.op.operands)) or product.key_range is not None:
         return None
     are_views = all(view_of(*one) is not None for one in both)
     return other if are_views and any(is_contiguous(*one) for one in both) else None
