@@ -19,9 +19,9 @@ class Layouts:
     """The orders in memory of a graph's arguments and results. Those that are not named have PyTorch's."""
 
     arguments: Mapping[int, Order] = field(default_factory=dict)
-    """By the index of the argument."""
+    """Those of arguments, by their index."""
     results: Mapping[int, Order] = field(default_factory=dict)
-    """By the index of the result."""
+    """Those of results, by their index."""
 
 
 def physical_order(shape: Sequence[int], strides: Sequence[int]) -> Order | None:
