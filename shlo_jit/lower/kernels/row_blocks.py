@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from shlo_jit import tuning
 from shlo_jit.fuse.plan import RowBlocksStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder
@@ -17,6 +16,7 @@ from shlo_jit.lower.kernels.epilogue import NULL
 from shlo_jit.lower.kernels.key_range import Keys, keys_of_rows
 from shlo_jit.lower.kernels.keys_in_registers import write_keys
 from shlo_jit.lower.kernels.partial_sums import add_up
+from shlo_jit.lower.kernels.row_tasks import run_tasks
 from shlo_jit.lower.kernels.viewed import operand_address
 from shlo_jit.lower.nest.nest import NestLowering, check_supported
 from shlo_jit.lower.scratch import Fields, worker_fields
@@ -39,44 +39,9 @@ def lower(low: Services, step: RowBlocksStep, schedule: RowBlocksSchedule) -> No
     pointers = [low.scratch(step), *arrays, *found]
     b = low.task(name, len(pointers))
     _Task(b, s, nests, values, len(arrays)).write()
-    if s.columns is not None:
-        _run_shared(low, s, s.columns, low.share(hint, name), pointers)
-    elif s.division.finer is None:
-        low.run_tasks(low.share(hint, name), pointers, s.tasks)
-    else:
-        _run_divided(low, s, low.share(hint, name), pointers)
+    run_tasks(low, s, low.share(hint, name), pointers)
     if s.division.parts > 1 and step.sums:
         add_up(low, s, low.scratch(step))
-
-
-def _run_divided(low: Services, s: RowBlocksSchedule, name: str, pointers: list[V]) -> None:
-    """Runs the tasks. The last two words of their frame are the rows of a task and the tasks of a batch, which depend
-    on the number of threads."""
-    b, d, m, batch, threads = low.b, s.division, s.step.rows, s.step.batch, low.thread_count
-    assert d.finer is not None
-    least, tile = d.finer
-
-    def finer() -> list[V]:
-        wanted = b.udiv(b.add(b.mul(threads, tuning.ROW_TASKS_OF_THREAD), batch - 1), batch)
-        parts = b.max_(b.min_(wanted, m // least), d.parts)
-        rows = b.mul(b.add(b.udiv(i64(m - 1), b.mul(parts, tile)), 1), tile)
-        return [rows, b.udiv(b.add(rows, m - 1), rows)]
-
-    few = [i64(d.task_rows), i64(d.parts)]
-    rows, parts = b.if_else(b.icmp("sgt", threads, tuning.MANY_THREADS), finer, lambda: few)
-    words = [b.cast("inttoptr", x, "ptr") for x in (rows, parts)]
-    low.parallel(name, [*pointers, *words], b.mul(parts, batch))
-
-
-def _run_shared(low: Services, s: RowBlocksSchedule, shared: SharedColumns, name: str, pointers: list[V]) -> None:
-    """Runs the tasks. The last two words of their frame are the batches that have one task each, and the tasks that
-    share each of the others, which depend on the number of threads."""
-    b, batch, threads = low.b, s.step.batch, low.thread_count
-    left = b.urem(i64(batch), threads)
-    parts = b.min_(b.udiv(threads, b.max_(left, 1)), shared.most_parts)
-    whole = b.sub(i64(batch), left)
-    words = [b.cast("inttoptr", x, "ptr") for x in (whole, parts)]
-    low.parallel(name, [*pointers, *words], b.add(whole, b.mul(left, parts)))
 
 
 def write_stages(low: Services, s: RowBlocksSchedule) -> tuple[dict[int, Nest], list[Value], list[V]]:
