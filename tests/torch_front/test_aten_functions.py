@@ -30,7 +30,7 @@ def test_bessel_functions():
 
 
 def test_orthogonal_polynomials():
-    x = torch.tensor([-3.0, -1.0, -0.75, -0.0, 0.0, 0.3, 0.5, 1.0, 1.25, NAN]).double()[:, None]
+    x = torch.tensor([-3.0, -1.0, -0.75, -0.0, 0.0, 0.3, 0.5, 1.0, 1.25]).double()[:, None]
     n = torch.tensor([-2.0, 0.0, 1.0, 2.0, 3.7, 5.0, 8.0, 9.0, 40.0])
     kinds = [
         *(f"{shift}chebyshev_polynomial_{kind}" for shift in ("", "shifted_") for kind in "tuvw"),
@@ -41,6 +41,9 @@ def test_orthogonal_polynomials():
     agree([lambda x, n, f=f: f(x, n.long()) for f in functions], x[1:].float(), n[:7], rtol=1e-4, atol=1e-4)
     agree([lambda x, n, f=f: f(x, 3) for f in functions], x, n)
     agree([lambda x, n, f=f: f(0.25, n) for f in functions], x, n, rtol=1e-4, atol=1e-4)
+    # Before 2.14, PyTorch returns numbers from memory that it has not written.
+    compiled = torch.compile(lambda x: [f(x, 3) for f in functions], backend="shlo_jit", options={"fallback": False})
+    assert all(y.isnan().all() for y in compiled(torch.tensor([NAN, NAN])))
     hermite = [special.hermite_polynomial_h, special.hermite_polynomial_he]
     agree([lambda x, n, f=f: f(x, n) for f in hermite], torch.tensor([0.1, 0.2, 0.3]), torch.tensor([129.0, INF, NAN]))
 
