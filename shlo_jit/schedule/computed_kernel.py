@@ -18,14 +18,12 @@ COMPUTED = Reason("computed-operand", "the convolution computes its elements whe
 
 
 def order_of(step: ComputedOperandStep) -> str:
-    """Returns how the kernel is best computed: by rows if the window's positions are adjacent in it."""
-    dims = _dims(step)
-    own = step.product.op.operands[1].tensor.extents
-    inner = [d for d in range(len(own)) if own[d] != 1][-1:]
+    """Returns how the kernel is best computed: by rows if it is stored as OIHW, with adjacent window positions."""
+    dims, extents = _dims(step), step.product.op.operands[1].tensor.extents
     spatial = dims.kernel_spatial_dimensions
-    follows = [*spatial] == list(range(len(own)))[-len(spatial) :] if spatial else False
-    is_before = dims.kernel_output_feature_dimension < dims.kernel_input_feature_dimension
-    return BY_ROWS if follows and is_before and inner[0] in spatial else BY_POSITION
+    order = (dims.kernel_output_feature_dimension, dims.kernel_input_feature_dimension, *spatial)
+    is_oihw = order == tuple(range(len(extents)))
+    return BY_ROWS if is_oihw and any(extents[d] != 1 for d in spatial) else BY_POSITION
 
 
 def boxes_of_kernel(step: ComputedOperandStep, g: Geometry, d: Description) -> Boxes:

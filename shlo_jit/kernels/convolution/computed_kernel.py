@@ -58,7 +58,7 @@ def emit_computed_weights_task(module: ModuleText, types: GemmTypes, target: Tar
         emit_spread(module, types, target)
         task.by_rows()
     else:
-        task.by_boxes(panel_width(task.plan, v))
+        task.by_boxes(panel_width(task.plan, v), *kernel_box(task.plan, v, computes, 1))
     b.ret()
     return name
 
@@ -66,19 +66,20 @@ def emit_computed_weights_task(module: ModuleText, types: GemmTypes, target: Tar
 class _ComputedTask(WeightsTask):
     """Some panels of one group's features, which are computed."""
 
-    def by_boxes(self, width: int) -> None:
-        """Computes and packs one window position after the other. `width`: of a panel."""
+    def by_boxes(self, width: int, columns: int, most: int) -> None:
+        """Computes and packs one window position after the other. `width`: the features of a panel; `columns`, `most`:
+        those of a box, and its terms."""
         b, size = self.b, itemsize(self.types.b)
         compute, computing, box_k, box_j = self._words()
-        columns, box = max(width, BOX_WIDTH // width * width), self._memory()
+        box = self._memory()
         first = b.mul(self.block, self.each)
         last = b.min_(b.add(first, self.each), self.positions)
         with (
             b.loop(first, last, hint="tap") as position,
             b.loop(0, self.count, columns, "columns") as j,
-            b.loop(0, self.ci, BOX_TERMS, "terms") as k,
+            b.loop(0, self.ci, most, "terms") as k,
         ):
-            count, terms = b.min_(b.sub(self.count, j), columns), b.min_(b.sub(self.ci, k), BOX_TERMS)
+            count, terms = b.min_(b.sub(self.count, j), columns), b.min_(b.sub(self.ci, k), most)
             start = b.add(self.first, j)
             b.call_pointer("void", compute, [computing, position, start, b.add(start, count), k, b.add(k, terms), box])
             to = b.offset(self.to, b.add(b.mul(position, self.step), b.mul(b.udiv(j, width), self.panel_bytes)))
