@@ -42,7 +42,7 @@ def form_computed_operands(block: PlanBlock) -> None:
     """Moves loops that compute an operand of a product into the product's step, and those that copy an image or a
     kernel into the convolution's."""
     grouped = [s for s in block.steps if isinstance(s, OpStep) and (g := grouped_of(s.op)) and not g.sums]
-    products = [s for s in block.steps if isinstance(s, OpStep) and s.op.name == PRODUCT and s.pieces is None]
+    products = [s for s in block.steps if isinstance(s, OpStep) and s.kind == PRODUCT]
     images = [s for s in block.steps if isinstance(s, OpStep) and s.op.name == CONVOLUTION]
     if grouped or products or images:
         steps = Steps(block)
@@ -84,7 +84,7 @@ def matrix_as_computed(steps: Steps, product: OpStep) -> Candidate | None:
     is then read once, in registers, and nothing is packed. A sum over such products runs on their tiles. None if the
     product packs the matrix, or has it packed once for many products."""
     op = product.op
-    if not op.result.tensor.is_fixed or op.operands[0] is op.operands[1] or product.pieces is not None:
+    if not op.result.tensor.is_fixed or op.operands[0] is op.operands[1] or product.kind != PRODUCT:
         return None
     side = 1 if _vectors(op, 1) <= _vectors(op, 0) else 0
     matrix = op.operands[side]

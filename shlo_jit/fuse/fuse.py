@@ -21,7 +21,7 @@ from shlo_jit.fuse.materialize import sibling_of, store_beside, store_in
 from shlo_jit.fuse.nest import Nest, is_wide, space_of
 from shlo_jit.fuse.order import ordered, step_acts
 from shlo_jit.fuse.partial_writes import fuse_concatenate, fuse_interior_pad, fuse_update
-from shlo_jit.fuse.plan import ControlStep, KeyRange, OpStep, Pieces, PlanBlock, Step, ViewStep
+from shlo_jit.fuse.plan import ControlStep, KeyRange, OpStep, PlanBlock, Segments, SegmentsStep, Step, ViewStep
 from shlo_jit.fuse.recompute import too_expensive_to_recompute
 from shlo_jit.fuse.reductions import fuse_reduce
 from shlo_jit.fuse.refusal import Refusal
@@ -69,7 +69,7 @@ class _Fusion(Grouping):
         """Id of a block inside control flow -> the values that it reads from outside."""
         self.acting: Step | None = None
         """The first step with an effect found so far, in program order."""
-        self.pieces = segments_in(block)
+        self.segments = segments_in(block)
         self.early = values_before_updates(block, self.choices)
 
     def run(self) -> PlanBlock:
@@ -129,11 +129,14 @@ class _Fusion(Grouping):
                 for value in block.outside:
                     self.read(step, value)
         else:
-            found = [self.pieces.get(o) for o in op.operands]
-            pieces = next((p for p in found if isinstance(p, Pieces)), None)
+            found = [self.segments.get(o) for o in op.operands]
+            segments = next((s for s in found if isinstance(s, Segments)), None)
             terms = KeyRange(op.operands[2], op.operands[3], True, adds_zeros(op)) if is_ranged(op) else None
             own = whole_product(op) if terms is not None else op
-            step = OpStep(position=position, op=own, pieces=pieces, key_range=terms)
+            if segments is not None:
+                step = SegmentsStep(position=position, op=own, key_range=terms, segments=segments)
+            else:
+                step = OpStep(position=position, op=own, key_range=terms)
         self.steps.append(step)
         self.keep_order(step)
         for r in op.results:
@@ -155,7 +158,7 @@ class _Fusion(Grouping):
             nests = self.nests_wanting(op.result)
         if wanted and self.choices.chooses(op) and self.inline_everywhere(op, nests) is None:
             return
-        found = self.pieces.get(op.result)
+        found = self.segments.get(op.result)
         why = Reason("not-in-segments", "products read it as a whole", found) if isinstance(found, Refusal) else None
         fuse_concatenate(self, op, position, why)
 

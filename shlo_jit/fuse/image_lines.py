@@ -78,7 +78,7 @@ def visits_pixels(step: Stage, image: Value, others: Iterable[Value]) -> bool:
         return _visits_rows(step.nest, [*shared, *(s.target for s in step.nest.stores)], units)
     if isinstance(step, RowBlocksStep):
         return _blocks_visit_rows(step, shared, image)
-    if step.op.name != PRODUCT or step.pieces is not None:
+    if step.kind != PRODUCT:
         return False
     left, right = step.op.operands
     if left is not image or right in shared or not is_own(step):
@@ -155,7 +155,7 @@ def image_of(step: OpStep) -> Value | None:
     """Returns the images that a convolution or product computes, of shape [image, line, pixel, feature]: its own
     result, or that of its epilogue at the same place. Else None."""
     op = step.op
-    if op.name not in MAKERS or step.pieces is not None:
+    if step.kind not in MAKERS:
         return None
     if step.epilogue is None:
         return op.result if op.result.tensor.rank == 4 else None
@@ -194,7 +194,7 @@ def reads_lines(step: Stage, image: Value, others: Iterable[Value]) -> bool:
     the pixels that they compute. `others`: further values of the line tile that it reads."""
     if not isinstance(step, OpStep):
         return visits_pixels(step, image, others)
-    if step.op.name not in (*MAKERS, WINDOW) or step.pieces is not None:
+    if step.kind not in (*MAKERS, WINDOW):
         return False
     beside = [*step.op.operands[1:], *(v for v, _ in (step.epilogue.nest.loads if step.epilogue is not None else []))]
     if step.op.operands[0] is image and not any(v in beside for v in (image, *others)):

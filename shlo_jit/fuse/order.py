@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from shlo_jit import tuning
-from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, Step, updates
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, Step
 from shlo_jit.ir.core import Value
 from shlo_jit.ops.effects import acts
+from shlo_jit.ops.in_place import updates
 
 Users = dict[Value, list[Step]]
 

@@ -14,7 +14,6 @@ from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Block, Op, Value, place_text
 from shlo_jit.ir.index import At, variables
-from shlo_jit.ops.known_calls import RAGGED_ALL_TO_ALL
 from shlo_jit.reasons import Reason
 
 Optimization: TypeAlias = Literal["epilogue", "line tiles", "row blocks", "computed operand", "interchange"]
@@ -94,7 +93,7 @@ class NestStep(Step):
         return "_".join(["interchanged" if self.nest.interchange is not None else self.title, *words[:3]])
 
 
-class Pieces(NamedTuple):
+class Segments(NamedTuple):
     """A concatenated operand of a product that is never materialized as a whole (see `segments.py`)."""
 
     whole: Value
@@ -128,8 +127,6 @@ class OpStep(Step):
 
     op: Op = None  # type: ignore[assignment]
     epilogue: NestStep | None = None
-    pieces: Pieces | None = None
-    """For a product: the operand that is read in segments."""
     key_range: KeyRange | None = None
     """For a product: the terms or columns that it computes, if not all."""
 
@@ -140,12 +137,17 @@ class OpStep(Step):
 
     def parts_of(self, operand: Value) -> list[Value]:
         """Returns the values that are read for an operand: itself, or its segments."""
-        return self.pieces.parts if self.pieces is not None and operand is self.pieces.whole else [operand]
+        return [operand]
 
     @property
     def kind(self) -> str:
-        """Key of the kernel that runs the step: the op's name, or `pieces` (a product that reads segments)."""
-        return self.op.name if self.pieces is None else "pieces"
+        """Key of the kernel that runs the step: the op's name, or `segments` (a product that reads segments)."""
+        return self.op.name
+
+    @property
+    def ops(self) -> list[Op]:
+        """The ops that the kernel computes."""
+        return [self.op]
 
     def read_beside(self, nest: Nest) -> list[Value]:
         return self.operands
@@ -164,6 +166,24 @@ class OpStep(Step):
         """The op's name; for a custom call that represents an op of this project, that op's name."""
         name = self.op.attributes.get("call_target_name", "") if self.op.name == "stablehlo.custom_call" else ""
         return (name if name.startswith("shlo_jit.") else self.op.name).partition(".")[2]
+
+
+@dataclass(eq=False)
+class SegmentsStep(OpStep):
+    """A product that reads an operand, a concatenation, as its segments (see `segments.py`)."""
+
+    segments: Segments = None  # type: ignore[assignment]
+
+    def parts_of(self, operand: Value) -> list[Value]:
+        return self.segments.parts if operand is self.segments.whole else [operand]
+
+    @property
+    def kind(self) -> str:
+        return "segments"
+
+    @property
+    def ops(self) -> list[Op]:
+        return [self.op, *([self.segments.whole.op] if self.segments.whole.op is not None else [])]
 
 
 @dataclass(eq=False)
@@ -376,31 +396,6 @@ class ControlStep(Step):
         return self.op.name.partition(".")[2]
 
 
-def updates(op: Op) -> list[tuple[Value, Value]]:
-    """Returns the operands whose elements a kernel updates in place, with the results that take over their memory."""
-    if op.name == "stablehlo.scatter":
-        return list(zip(op.operands, op.results, strict=False))
-    if op.name != "stablehlo.custom_call":
-        return []
-    if op.attributes["call_target_name"] == RAGGED_ALL_TO_ALL:
-        return [(op.operands[1], op.result)]
-    aliases = op.attributes.get("output_operand_aliases") or ()
-    places = [(a.get("operand_index", 0), (*a.get("output_tuple_indices", ()), 0)[0]) for a in aliases]
-    found: dict[Value, Value] = {}
-    for i, o in places:  # a result can reuse the memory of one operand only
-        found.setdefault(op.results[int(o)], op.operands[int(i)])
-    return [(operand, result) for result, operand in found.items()]
-
-
-def may_update(op: Op) -> list[tuple[Value, Value]]:
-    """Returns the operands of a kernel, with results that may reuse their memory when they are dead: the kernel reads
-    every element before it writes the same one. This holds for an all_reduce over groups of equal size, in which each
-    rank reduces a part. Otherwise ranks read each other's operands, which must not be overwritten."""
-    if op.name != "stablehlo.all_reduce" or (op.attributes["replica_groups"].array < 0).any():
-        return []
-    return list(zip(op.operands, op.results, strict=True))
-
-
 @dataclass(eq=False)
 class PlanBlock:
     """The steps of one block, in order; `results` are the values that its terminator returns."""
@@ -473,8 +468,7 @@ def source_ops(step: Step) -> list[Op]:
     elif isinstance(step, StagedStep):
         found = [op for part in step.parts for op in source_ops(part)]
     elif isinstance(step, OpStep):
-        found = [step.op, *(op for part in step.parts for op in source_ops(part))]
-        found += [step.pieces.whole.op] if step.pieces is not None and step.pieces.whole.op is not None else []
+        found = [*step.ops, *(op for part in step.parts for op in source_ops(part))]
     else:
         found = [step.op] if isinstance(step, ControlStep) else []
     return sorted(dict.fromkeys(found), key=lambda op: op.span.start if op.span is not None else -1)

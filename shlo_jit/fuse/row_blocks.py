@@ -365,7 +365,7 @@ class _Forming(Steps):
         """Whether a step may be added to a group for a large value between them."""
         if isinstance(step, NestStep):
             return True
-        if not is_product(step) or step.pieces is not None or id(step) in self.in_place:
+        if not is_product(step) or step.kind != PRODUCT or id(step) in self.in_place:
             return False
         nbytes = step.op.operands[1].tensor.nbytes
         return not isinstance(nbytes, Size) and nbytes <= tuning.ROW_BLOCK_OPERAND_BYTES

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest
-from shlo_jit.fuse.plan import KeyRange, NestStep, OpStep, PlanBlock, RowRanges, Step, ViewStep
+from shlo_jit.fuse.plan import KeyRange, NestStep, OpStep, PlanBlock, RowRanges, SegmentsStep, Step, ViewStep
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.row_places import in_row_order, rows_of
 from shlo_jit.ir.core import Op, Value
@@ -51,7 +51,7 @@ def ranges_of(
 def _terms(step: OpStep) -> KeyRange | None:
     """The range of a product's terms, if it has one and reads whole operands."""
     found = step.key_range
-    return found if found is not None and found.are_terms and step.pieces is None else None
+    return found if found is not None and found.are_terms and not isinstance(step, SegmentsStep) else None
 
 
 def mark_scores(
@@ -109,7 +109,7 @@ def _mark(scores: Step, program: NestStep, terms: OpStep, value: Value, here: Ma
     """Gives a product that computes scores the ranges of its columns, if its rows are those of the weights."""
     found = _terms(terms)
     assert found is not None
-    if not isinstance(scores, OpStep) or scores.op.name != terms.op.name or scores.pieces is not None:
+    if not isinstance(scores, OpStep) or scores.kind != terms.kind:
         return
     batch, m, n, _ = extents_of(scores.op)
     weights = terms.op.operands[0]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import is_wide
-from shlo_jit.fuse.plan import NestStep, OpStep
+from shlo_jit.fuse.plan import NestStep, OpStep, SegmentsStep
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.regroup import Steps
 from shlo_jit.ir.core import Value
@@ -84,7 +84,7 @@ def _unfit(
 ) -> Refusal | None:
     if any(extents_of(step.op)[:3] != extents_of(firsts[0].op)[:3] for step in firsts):
         return Refusal("products-have-other-rows", "the products that the row program reads differ in their rows")
-    if any(step.pieces is not None for step in (*firsts, *following)):
+    if any(isinstance(step, SegmentsStep) for step in (*firsts, *following)):
         return Refusal("reads-segments", "a product reads a concatenation in segments")
     written = [v for v in rows.writes if v not in made]
     if any(v in step.reads for v in written for step in following):

@@ -14,7 +14,7 @@ from collections import Counter
 
 from shlo_jit import tuning
 from shlo_jit.fuse.grouping import is_fusible
-from shlo_jit.fuse.plan import Pieces
+from shlo_jit.fuse.plan import Segments
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Block, Op, Value, walk
 from shlo_jit.ops.runs import Roles, roles_of, run_of
@@ -23,7 +23,7 @@ from shlo_jit.sizes import Size, equal
 PRODUCT = "stablehlo.dot_general"
 
 
-def segments_in(block: Block) -> dict[Value, Pieces | Refusal]:
+def segments_in(block: Block) -> dict[Value, Segments | Refusal]:
     """Returns the concatenations of a block that its products read: their segments, or why they are read as a whole."""
     readers: dict[Value, list[Op]] = {}
     for op in block.ops:
@@ -34,19 +34,19 @@ def segments_in(block: Block) -> dict[Value, Pieces | Refusal]:
         return {}
     here = {id(op) for op in block.ops}
     uses = Counter(value for op in walk(block) for value in op.operands if value in readers)
-    found: dict[Value, Pieces | Refusal] = {}
+    found: dict[Value, Segments | Refusal] = {}
     for value, products in readers.items():
         if id(value.op) in here:
             alone = uses[value] == len(products)
             found[value] = (
-                _pieces(value, products, here)
+                _segments(value, products, here)
                 if alone
                 else Refusal("other-readers", "steps other than products read it too")
             )
     return found
 
 
-def _pieces(value: Value, products: list[Op], here: set[int]) -> Pieces | Refusal:
+def _segments(value: Value, products: list[Op], here: set[int]) -> Segments | Refusal:
     """Returns the segments of a concatenation that only products read, or the refusal."""
     op = value.op
     assert op is not None
@@ -57,7 +57,7 @@ def _pieces(value: Value, products: list[Op], here: set[int]) -> Pieces | Refusa
         refusal = _unfit(value, product, parts, dimension, here)
         if refusal is not None:
             return refusal
-    return Pieces(value, parts, dimension)
+    return Segments(value, parts, dimension)
 
 
 def _unfit(value: Value, product: Op, parts: list[Value], dimension: int, here: set[int]) -> Refusal | None:

@@ -18,6 +18,7 @@ from shlo_jit.fuse.plan import (
     OpStep,
     PlanBlock,
     RowBlocksStep,
+    SegmentsStep,
     StagedStep,
     Step,
     all_steps,
@@ -111,7 +112,7 @@ def _refusals(step: Step) -> list[tuple[str, Refusal]]:
 
 def _in_segments(step: Step) -> list[Value]:
     """Returns the operands of products that are read in segments."""
-    return [p.pieces.whole for p in (step, *step.parts) if isinstance(p, OpStep) and p.pieces is not None]
+    return [p.segments.whole for p in (step, *step.parts) if isinstance(p, SegmentsStep)]
 
 
 def _body(step: Step) -> str:

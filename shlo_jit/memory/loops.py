@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shlo_jit import tuning
-from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, read_inside, updates
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, read_inside
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.ir.core import Value
 from shlo_jit.memory.in_place import kept_alive
 from shlo_jit.memory.roots import Roots
 from shlo_jit.memory.storage import Copy, Storage, nbytes, pointwise, view_closure, views_of
+from shlo_jit.ops.in_place import updates
 from shlo_jit.reasons import Reason
 from shlo_jit.sizes import equal, hint_of
 

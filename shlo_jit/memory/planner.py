@@ -20,9 +20,7 @@ from shlo_jit.fuse.plan import (
     Step,
     ViewStep,
     all_steps,
-    may_update,
     read_inside,
-    updates,
 )
 from shlo_jit.ir import index as ix
 from shlo_jit.ir.core import Value
@@ -37,6 +35,7 @@ from shlo_jit.memory.storage import (
     place,
     pointwise,
 )
+from shlo_jit.ops.in_place import may_update, updates
 from shlo_jit.ops.known_calls import function_of_call
 from shlo_jit.reasons import Reason
 from shlo_jit.schedule.regions import NO_REGIONS, Regions

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep, updates
+from shlo_jit.fuse.plan import ControlStep, NestStep, OpStep, PlanBlock, Step, ViewStep
 from shlo_jit.ir.core import Value
+from shlo_jit.ops.in_place import updates
 
 
 class Roots:

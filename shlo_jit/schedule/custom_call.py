@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shlo_jit.errors import Diagnostic, UnsupportedError, diagnose
-from shlo_jit.fuse.plan import OpStep, updates
+from shlo_jit.fuse.plan import OpStep
 from shlo_jit.ir.core import Op, Value
 from shlo_jit.ir.types import TensorType
 from shlo_jit.ops.grouped import GROUPED
+from shlo_jit.ops.in_place import updates
 from shlo_jit.ops.known_calls import AMONG_PROCESSES, CODE, DRAW, JAX_CALLBACK, SHAPE_ASSERTION, SIZE, SORT, START
 from shlo_jit.ops.lapack_records import lapack_target
 from shlo_jit.ops.machine_code import MachineCode

@@ -40,7 +40,7 @@ from shlo_jit.sizes import NotSymbolic, Size
 
 SCHEDULERS: dict[str, tuple[str, str]] = {
     "stablehlo.dot_general": ("products", "schedule_dot"),
-    "pieces": ("segments", "schedule_pieces"),
+    "segments": ("segments", "schedule_segments"),
     "computed_operand": ("computed_operands", "schedule_computed_operand"),
     "row_blocks": ("row_blocks", "schedule_row_blocks"),
     "line_tiles": ("line_tiles", "schedule_line_tiles"),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from shlo_jit import tuning
-from shlo_jit.fuse.plan import OpStep
+from shlo_jit.fuse.plan import OpStep, SegmentsStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.gemm.gemm import GemmStrategy, GemmTypes, gemm_routine, gemm_symbol, scratch_bytes
 from shlo_jit.kernels.gemm.known_sizes import Layout
@@ -54,10 +54,10 @@ def parts_of(step: OpStep, matrix: Value, contracting: tuple[int, ...], free: tu
     k, n = (math.prod(shape[d] for d in dims) for dims in (contracting, free))
     strides = [run.stride for run in runs if run is not None]
     assert len(strides) == 2, "dimensions of a canonical product that form no run"
-    if step.pieces is None or step.pieces.whole is not matrix:
+    if not isinstance(step, SegmentsStep) or step.segments.whole is not matrix:
         return (Part(matrix, 0, 0, n, k, *strides),)
-    found, dimension, start = [], step.pieces.dimension, 0
-    for value in step.pieces.parts:
+    found, dimension, start = [], step.segments.dimension, 0
+    for value in step.segments.parts:
         extents = value.tensor.extents
         length = extents[dimension]
         if dimension in free:
@@ -79,7 +79,7 @@ def way_of_parts(types: GemmTypes, target: Target, m: int, n: int, k: int, layou
 
 
 @dataclass(frozen=True, kw_only=True)
-class PiecesSchedule(WithEpilogue):
+class SegmentsSchedule(WithEpilogue):
     """Schedule of such a product. A is the vector and B the matrix, whichever comes first."""
 
     types: GemmTypes
@@ -104,24 +104,23 @@ class PiecesSchedule(WithEpilogue):
     def notes(self) -> list[Note]:
         size = f"{self.batch} x " if self.batch > 1 else ""
         k = max(part.k0 + part.k for part in self.parts)
-        pieces = ", ".join(f"{p.k} x {p.n}" for p in self.parts)
+        sizes = ", ".join(f"{p.k} x {p.n}" for p in self.parts)
         return [
             Note("product", f"{size}{self.m} x {self.n} x {k} by {gemm_symbol(self.types, self.way)}"),
             Note(
                 "segments",
-                f"{len(self.parts)}: {pieces}",
+                f"{len(self.parts)}: {sizes}",
                 Reason("skinny-concatenation", "few rows are multiplied by the concatenation"),
             ),
             *(self.epilogue.notes if self.epilogue else []),
         ]
 
 
-def schedule_pieces(step: OpStep, context: Context) -> PiecesSchedule:
-    op, target, pieces = step.op, context.target, step.pieces
-    assert pieces is not None
+def schedule_segments(step: SegmentsStep, context: Context) -> SegmentsSchedule:
+    op, target = step.op, context.target
     r, types = roles_of(op), gemm_types(op)
     a, b = op.operands
-    if a is pieces.whole:  # one column: the transpose of a row
+    if a is step.segments.whole:  # one column: the transpose of a row
         a, b, types = b, a, GemmTypes(types.b, types.a, types.acc)
         r = Roles(r.rhs_batch, r.lhs_batch, r.rhs_contracting, r.lhs_contracting, r.rhs_free, r.lhs_free)
     parts = parts_of(step, b, r.rhs_contracting, r.rhs_free)
@@ -136,7 +135,7 @@ def schedule_pieces(step: OpStep, context: Context) -> PiecesSchedule:
     n, k = (max(p.n0 + p.n for p in parts), max(p.k0 + p.k for p in parts))
     layout = Layout(rows.stride, along.stride, a_bs, parts[0].row, parts[0].column, b_bs[0])
     way = way_of_parts(types, target, m, n, k, layout)
-    return PiecesSchedule(
+    return SegmentsSchedule(
         types=types,
         a=a,
         a_batch=r.lhs_batch,

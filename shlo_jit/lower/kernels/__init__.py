@@ -12,7 +12,7 @@ from typing import Any
 
 KERNELS: dict[str, tuple[str, str]] = {
     "stablehlo.dot_general": ("dot", "lower"),
-    "pieces": ("segments", "lower"),
+    "segments": ("segments", "lower"),
     "computed_operand": ("computed_operand", "lower"),
     "row_blocks": ("row_blocks", "lower"),
     "line_tiles": ("line_tiles", "lower"),

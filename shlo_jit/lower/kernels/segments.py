@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shlo_jit.fuse.plan import OpStep
+from shlo_jit.fuse.plan import SegmentsStep
 from shlo_jit.ir.core import Value
 from shlo_jit.ir.index import strides_of
 from shlo_jit.kernels.gemm.gemm import gemm_symbol
@@ -11,10 +11,10 @@ from shlo_jit.kernels.llvm_values import V, i64
 from shlo_jit.lower.kernels.epilogue import NULL
 from shlo_jit.lower.nest.nest_step import lower_nest
 from shlo_jit.lower.services import Services
-from shlo_jit.schedule.segments import PiecesSchedule
+from shlo_jit.schedule.segments import SegmentsSchedule
 
 
-def lower(low: Services, step: OpStep, schedule: PiecesSchedule) -> None:
+def lower(low: Services, step: SegmentsStep, schedule: SegmentsSchedule) -> None:
     s = schedule
     work = low.scratch(step)
     pointers = [low.pointer(s.a), low.pointer(step.op.result), *(low.pointer(part.value) for part in s.parts)]
@@ -23,7 +23,9 @@ def lower(low: Services, step: OpStep, schedule: PiecesSchedule) -> None:
         lower_nest(low, s.epilogue.step, s.epilogue.schedule)
 
 
-def _outer_batches(low: Services, step: OpStep, s: PiecesSchedule, nth: int, pointers: list[V], work: V) -> None:
+def _outer_batches(
+    low: Services, step: SegmentsStep, s: SegmentsSchedule, nth: int, pointers: list[V], work: V
+) -> None:
     """Loops over the batch dimensions from this one on; `pointers` are those of A, the result and the parts."""
     if nth == s.looped:
         _call(low, s, pointers, work)
@@ -39,7 +41,7 @@ def _stride_bytes(value: Value, dimension: int) -> int:
     return strides_of(value.tensor.extents)[dimension] * value.tensor.storage.itemsize
 
 
-def _call(low: Services, s: PiecesSchedule, pointers: list[V], work: V) -> None:
+def _call(low: Services, s: SegmentsSchedule, pointers: list[V], work: V) -> None:
     """Emits a call for each part, in order."""
     b = low.b
     a, out, *matrices = pointers

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from shlo_jit.fuse.plan import updates
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder
 from shlo_jit.kernels.externals import LAPACK_PREFIX
 from shlo_jit.kernels.llvm_values import V, const, i64
 from shlo_jit.lower.scratch import shared_fields
+from shlo_jit.ops.in_place import updates
 from shlo_jit.schedule.lapack import LARGEST, LapackSchedule
 from shlo_jit.sizes import Size
 
