@@ -108,10 +108,10 @@ class _Members:
         if self._is_full or not self._fits(step) or self._depends(step):
             return False
         work = weight(step)
-        if work >= tuning.TASK_WORK and self.schedules[id(step)].is_tasks:
+        if work >= tuning.REGION_TASK_WORK and self.schedules[id(step)].is_tasks:
             self.shared.append(step)
             self.work += work
-        elif work >= tuning.TASK_WORK or not isinstance(step, NestStep) or not self.steps:
+        elif work >= tuning.REGION_TASK_WORK or not isinstance(step, NestStep) or not self.steps:
             return False
         self.steps.append(step)
         self.written.update(step.writes)

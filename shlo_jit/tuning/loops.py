@@ -36,7 +36,10 @@ REGION_WORK, KERNEL_SPEED = 1 << 24, 8
 """Maximum element operations of a step that shares a parallel region with others, some 2 ms: on 64 threads the region
 then takes not much longer than a wait for all threads. And multiply-adds of a kernel that take as long as an element
 operation of a loop. Chosen: longer steps fill many threads alone. `benchmarks.many_cores`."""
-REGION_STEPS = 16
+REGION_TASK_WORK = 1 << 13
+"""Minimum element operations of a step to be a task of its own in a parallel region, some 1 to 4 us; the caller runs
+smaller ones first. Model `DLRM`: 26 tables, from each of which a batch reads 128 rows."""
+REGION_STEPS = 32
 """Maximum steps whose tasks run together: a task is found by a search through the steps. Chosen: more than a detector
 has heads."""
 SPLIT_UNITS = 8

@@ -112,7 +112,29 @@ LOOP = """func.func @main(%x: tensor<300x300xf32>, %w: tensor<300x300xf32>) -> (
 }"""
 """Both products of an iteration read one state, which the first replaces."""
 
+
+
+def tables(count: int) -> str:
+    """Rows of tables side by side, as in models that recommend: no loop has the work of several tasks."""
+    given = ", ".join(f"%t{i}: tensor<{30 + i}x64xf32>, %i{i}: tensor<100xi32>" for i in range(count))
+    found = "\n".join(
+        f"""  %e{i} = stablehlo.reshape %i{i} : (tensor<100xi32>) -> tensor<100x1xi32>
+  %r{i} = "stablehlo.gather"(%t{i}, %e{i}) <{{dimension_numbers = #stablehlo.gather<offset_dims = [1],
+    collapsed_slice_dims = [0], start_index_map = [0], index_vector_dim = 1>, slice_sizes = array<i64: 1, 64>,
+    indices_are_sorted = false}}> : (tensor<{30 + i}x64xf32>, tensor<100x1xi32>) -> tensor<100x64xf32>"""
+        for i in range(count)
+    )
+    rows = ", ".join(f"%r{i}" for i in range(count))
+    types = ", ".join(["tensor<100x64xf32>"] * count)
+    return f"""func.func @main({given}) -> tensor<100x{64 * count}xf32> {{
+{found}
+  %all = stablehlo.concatenate {rows}, dim = 1 : ({types}) -> tensor<100x{64 * count}xf32>
+  return %all : tensor<100x{64 * count}xf32>
+}}"""
+
+
 PROGRAMS = {
+    "tables": tables(23),
     "one row": projections(1),
     "few rows": projections(5),
     "rows": projections(70),
@@ -161,7 +183,7 @@ def test_a_step_does_not_share_a_region_with_one_that_it_depends_on() -> None:
 
 @pytest.mark.parametrize("block", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, 12))])
 def test_random_programs_whose_independent_steps_all_run_together(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TASK_WORK", "PARALLEL_WORK"):
+    for name in ("TASK_WORK", "REGION_TASK_WORK", "PARALLEL_WORK"):
         monkeypatch.setattr(tuning, name, 1)
     shared: list[int] = []
 
