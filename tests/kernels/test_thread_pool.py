@@ -171,20 +171,6 @@ def test_cold_calls(a_pool: Pool) -> None:
         a_pool.check()
 
 
-def test_cost_of_a_call(a_pool: Pool, capsys: pytest.CaptureFixture[str]) -> None:
-    frame, best = np.zeros(8, np.int64), {}
-    for tasks in (2, 4):
-        a_pool.run("count", frame, 100, tasks, 2)
-        times = []
-        for _ in range(5):
-            begin = time.perf_counter()
-            a_pool.run("count", frame, 5000, tasks, 2)
-            times.append((time.perf_counter() - begin) / 5000)
-        best[tasks] = min(times)
-    with capsys.disabled():
-        print(f"\n{a_pool.form}, 2 threads:", ", ".join(f"{t} tasks {s * 1e6:.2f} us" for t, s in best.items()))
-
-
 # ---------------------------------------------------------------------- workers
 @pytest.mark.parametrize("form", ["futex", "pthread"])
 def test_all_workers_come_and_have_the_stack_that_tasks_need(form: str) -> None:

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 import time
-import timeit
 from pathlib import Path
 
 import numpy as np
@@ -272,11 +271,3 @@ def test_other_threads_run_during_a_long_call():
     stop.set()
     other.join()
     assert max(during) >= 2
-
-
-def test_time_of_a_tiny_call(capsys):
-    exe = build(binary(4), TARGET, cache=False)
-    y = X.copy()
-    best = min(timeit.repeat(lambda: exe(X, y), number=20_000, repeat=5)) / 20_000
-    with capsys.disabled():
-        print(f"\nexe(x, y), four floats each: {best * 1e6:.2f} us")
