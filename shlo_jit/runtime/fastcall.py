@@ -20,7 +20,7 @@ from shlo_jit.codegen.abi import AT_CALL
 from shlo_jit.codegen.program import Port
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.pool import THREADS
-from shlo_jit.runtime import layout, placement, pool, routines, signals
+from shlo_jit.runtime import layout, openmp, placement, pool, routines, signals
 from shlo_jit.runtime.fastcall_code import FASTCALL, FASTCALL_SIZED, SIZED, PortRecord, Record
 from shlo_jit.runtime.instance import size_count
 
@@ -205,6 +205,7 @@ def call_library(target: Target, cache: ObjectCache | None) -> Library:
     threads = routines.load(THREADS.name, target, cache)
     assert library is not None and threads is not None  # they are the code generator's own
     placement.pin_workers(threads.addresses)
+    openmp.offer(threads.addresses)
     signals.watch_main_thread(library, threads)
     return library
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch  # type: ignore[import-not-found]
 
 from shlo_jit.api import compile as compile_program
+from shlo_jit.runtime.openmp import use_team
 from shlo_jit.sources import content
 from shlo_jit.torch.dtypes import to_tensor
 from shlo_jit.torch.memory import reader
@@ -60,7 +61,9 @@ def new_state() -> np.ndarray:
 
 
 def caller(exe: Any, built: Built, dtypes: Sequence[torch.dtype]) -> Callable[[Sequence[Any]], list[Any]]:
-    """Returns the function that calls an executable with a graph's arguments, and returns the graph's results."""
+    """Returns the function that calls an executable with a graph's arguments, and returns the graph's results. From now
+    on, PyTorch's threads run the tasks of programs: they would occupy the cores of others."""
+    use_team(torch._C.__file__)
     orders = built.orders or [None] * len(dtypes)
     given = zip(built.tensor_arguments, dtypes, orders, strict=True)
     reads = [(i, reader(dtype, order)) for i, dtype, order in given]

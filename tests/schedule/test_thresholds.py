@@ -43,7 +43,7 @@ NO_THRESHOLDS = {
     "kernels/threads/neighbors.py": {"MONOTONIC", "OF_THREAD", "SECOND", "TAKEN_OFF", "USAGE_BYTES"},
     "kernels/threads/state.py": {"ALONE_UNTIL", "CHECK", "EPOCH", "FRAME", "HANDLES", "LATE_BEFORE", "LEFT", "LOCK", "MAX_WORKERS", "PID", "PLACES",
                                  "QUIT", "READY", "REMAINING", "RESERVED", "SLEEPERS", "SLEPT_AT", "STARTED", "STARTING", "STATE_BYTES", "TAKEN",
-                                 "TASK", "TASKS", "WAITING", "WAITING_BYTES"},
+                                 "TASK", "TASKS", "TEAM_PLACES", "WAITING", "WAITING_BYTES"},
     "kernels/threads/waiting.py": {"EVERYBODY", "FUTEX_WAIT", "FUTEX_WAKE", "OBJECT_BYTES"},
     "kernels/threads/workers.py": {"ATTRIBUTE_BYTES", "MOST_CPUS", "STACK_BYTES"},
     "kernels/target.py": {"VIRTUAL_VECTOR_BITS"},

@@ -50,6 +50,10 @@ called the program asks. The pool of a library never asks: it has neither the wo
 is null, or a table of i64: the number of CPUs, then their numbers. The i-th worker that is started is bound to the i-th
 CPU of the table, if the system has such a call. The pool of a library has no such word either.
 
+    ptr @shlo_team
+
+lets jobs run on threads of the host program; see `openmp.py`. The pool of a library has no such word.
+
 There are three forms, see `Target.threads`. With `futex` or `pthread`, workers sleep by one of the mechanisms in
 `waiting.py`. In the `serial` form the caller runs all tasks, and the other two functions do nothing.
 """
@@ -66,6 +70,7 @@ from shlo_jit.kernels.llvm_values import V, i32, i64
 from shlo_jit.kernels.routine import Routine
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads.neighbors import note_if_late, runs_alone, store_sleep, write_neighbors
+from shlo_jit.kernels.threads.openmp import TEAM, run_with_team, write_team
 from shlo_jit.kernels.threads.state import (
     EPOCH,
     FRAME,
@@ -95,10 +100,10 @@ PARAMETERS = [("ptr", "task"), ("ptr", "frame"), ("i64", "tasks"), ("i64", "thre
 
 def build(module: ModuleText, target: Target, form: str | None = None, asks: bool = True) -> None:
     """Emits the pool into `module`, in the target's form or in `form`: `futex`, `pthread` or `serial`. SYMBOLS get
-    external linkage. `asks`: with `shlo_ask` and `shlo_pins`."""
+    external linkage. `asks`: with `shlo_ask`, `shlo_pins` and `shlo_team`."""
     form = form or target.threads
     if asks:
-        for word in (ASK, PINS):
+        for word in (ASK, PINS, TEAM):
             module.define_global(word.text[1:], "global ptr null, align 8")
     _write_is_stopped(module, asks)
     if form == "serial":
@@ -111,12 +116,14 @@ def build(module: ModuleText, target: Target, form: str | None = None, asks: boo
     _write_run(module, asks)
     _write_rest(module, asks)
     _write_alone(module, asks)
+    if asks:
+        write_team(module)
     _write_parallel(module, target, waiting, asks)
 
 
 SYMBOLS = ("shlo_parallel", "shlo_pool_prepare", "shlo_pool_end", "shlo_is_stopped")
 ASK = V("ptr", "@shlo_ask")
-THREADS = Routine("threads", (*SYMBOLS, ASK.text[1:], PINS.text[1:]), build)
+THREADS = Routine("threads", (*SYMBOLS, *(word.text[1:] for word in (ASK, PINS, TEAM))), build)
 """The pool as an object that all programs of a process share."""
 OF_LIBRARY = Routine("threads_of_library", SYMBOLS, functools.partial(build, asks=False))
 """The pool of an exported library."""
@@ -219,12 +226,12 @@ def _write_run(module: ModuleText, asks: bool) -> None:
 
 
 def _write_rest(module: ModuleText, asks: bool) -> None:
-    """Emits i32 @shlo_pool_rest(ptr state), by which the caller runs the tasks of the places that are still open, and
-    closes these. Returns their number."""
-    b = module.function("shlo_pool_rest", [("ptr", "state")], "i32", attributes="nounwind")
-    (state,) = b.params
+    """Emits i32 @shlo_pool_rest(ptr state, ptr places), by which the caller runs the tasks of the places that are still
+    open, and closes these. Returns their number."""
+    b = module.function("shlo_pool_rest", [("ptr", "state"), ("ptr", "places")], "i32", attributes="nounwind")
+    state, places = b.params
     task, frame = (b.load("ptr", b.offset(state, at)) for at in (TASK, FRAME))
-    tasks, places = b.load("i64", b.offset(state, TASKS)), b.offset(state, PLACES)
+    tasks = b.load("i64", b.offset(state, TASKS))
     began = _word(b) if asks else None
     with b.repeat([i32(0)], "place") as each:
         (count,) = each.values
@@ -269,25 +276,32 @@ def _write_parallel(module: ModuleText, target: Target, waiting: Waiting, asks: 
 
     b.start(job)
     helpers = b.cast("trunc", b.min_(b.sub(hands, 1), MAX_WORKERS), "i32")
-    with b.if_(b.icmp("slt", atomic_load(b, "i32", b.offset(state, READY), "monotonic"), helpers)):
-        start_workers(b, state, helpers, settled=False)
-    _run_job(b, target, waiting, state, helpers)
+    _store_job(b, state, helpers)
+    done = run_with_team(b, state, helpers) if asks else V("i1", "false")
+    with b.if_(b.not_(done)):
+        with b.if_(b.icmp("slt", atomic_load(b, "i32", b.offset(state, READY), "monotonic"), helpers)):
+            start_workers(b, state, helpers, settled=False)
+        _run_job(b, target, waiting, state, helpers)
     atomic_store(b, i32(0), lock, "release")
     b.ret()
 
 
-def _run_job(b: Builder, target: Target, waiting: Waiting, state: V, helpers: V) -> None:
-    """Publishes the job, works on it, and waits for the helpers. The caller holds the lock."""
+def _store_job(b: Builder, state: V, helpers: V) -> None:
+    """Stores the job for whoever takes a place. The caller holds the lock."""
     task, frame, tasks, _ = b.params
-    places, left, epoch = b.offset(state, PLACES), b.offset(state, LEFT), b.offset(state, EPOCH)
     b.store(task, b.offset(state, TASK))
     b.store(frame, b.offset(state, FRAME))
     b.store(tasks, b.offset(state, TASKS))
-    atomic_store(b, i32(0), left, "monotonic")
     atomic_store(b, i64(0), b.offset(state, TAKEN), "monotonic")
     reserved = b.cast("sext", helpers, "i64")
     b.store(reserved, b.offset(state, RESERVED))
     atomic_store(b, b.sub(tasks, reserved), b.offset(state, REMAINING), "monotonic")
+
+
+def _run_job(b: Builder, target: Target, waiting: Waiting, state: V, helpers: V) -> None:
+    """Publishes the job to the workers, works on it, and waits for them. The caller holds the lock."""
+    places, left, epoch = b.offset(state, PLACES), b.offset(state, LEFT), b.offset(state, EPOCH)
+    atomic_store(b, i32(0), left, "monotonic")
     atomic_store(b, helpers, places, "release")  # publishes the stores above to the workers that take a place
     # The order of these two against a sleeper's (add to SLEEPERS, then wait on EPOCH) rules out a lost wake-up.
     atomic(b, "add", epoch, i32(1), "seq_cst")
@@ -299,7 +313,7 @@ def _run_job(b: Builder, target: Target, waiting: Waiting, state: V, helpers: V)
 
     b.call("void", "shlo_pool_run", [state, i64(0)], declare=False)
 
-    joined = b.sub(helpers, b.call("i32", "shlo_pool_rest", [state], declare=False))
+    joined = b.sub(helpers, b.call("i32", "shlo_pool_rest", [state, places], declare=False))
     # Acquires the results that the tasks of the workers which have left have written.
     done = spin(b, target, lambda: b.icmp("eq", atomic_load(b, "i32", left, "acquire"), joined))
     with b.if_(b.not_(done)):

@@ -20,7 +20,8 @@ ALONE_UNTIL = 8
 """The time until which jobs of two threads run on the caller, or 0; see `neighbors.py`."""
 EPOCH, SLEEPERS = 64, 68
 """The number of jobs so far, on which sleepers wait; and the number of sleepers."""
-PLACES = 128
+PLACES, TEAM_PLACES = 128, 132
+"""Places of a job that workers can take, or threads of a team (see `openmp.py`)."""
 TASK, FRAME, TASKS, RESERVED = 192, 200, 208, 216
 """The job. The last `RESERVED` tasks belong to the places: whoever takes place p runs the p-th from the end."""
 REMAINING, TAKEN = 256, 264

@@ -7,6 +7,9 @@ convolutions cancel out or move (`moved_transposes.py`).
 Needs: static shapes. Guarantees: nothing; convolutions of little work stay as they are, and so do depthwise ones of
 large planes or few features that meet no other convolution: nothing shares the cost of their transposes.
 
+The gradient of a kernel adds up over images and pixels, and is written such that features of the image and of the
+gradient, which are its images and output features, are last in both operands. Those are read in place, then.
+
     convolution(x, w) : [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1]
     ->
     transpose(convolution(transpose(x), w) : [b, 0, 1, f]x[o, i, 0, 1]->[b, 0, 1, f])
@@ -41,20 +44,11 @@ def features_last(function: Op, context: Context) -> Op:
             return None
         d = op.attributes["dimension_numbers"]
         assert isinstance(d, ConvDims)
-        image, kernel = operands
         n = len(d.output_spatial_dimensions)
-        spatial, last, window = tuple(range(1, n + 1)), n + 1, tuple(range(n))
+        spatial, last = tuple(range(1, n + 1)), n + 1
         numbers = replace(d, output_batch_dimension=0, output_spatial_dimensions=spatial, output_feature_dimension=last)
-        if d.input_feature_dimension < max(d.input_spatial_dimensions):
-            order = (d.input_batch_dimension, *d.input_spatial_dimensions, d.input_feature_dimension)
-            image = mk.transpose(rw, image, order)
-            roles = {"input_batch_dimension": 0, "input_feature_dimension": last}
-            numbers = replace(numbers, input_spatial_dimensions=spatial, **roles)
-        if op.int("feature_group_count", 1) > 1:  # lanes read kernels of few input features along output features
-            order = (*d.kernel_spatial_dimensions, d.kernel_input_feature_dimension, d.kernel_output_feature_dimension)
-            kernel = mk.transpose(rw, kernel, order)
-            roles = {"kernel_input_feature_dimension": n, "kernel_output_feature_dimension": last}
-            numbers = replace(numbers, kernel_spatial_dimensions=window, **roles)
+        image, numbers = _image(rw, op, operands[0], numbers)
+        kernel, numbers = _kernel(rw, op, operands[1], numbers)
         extents = op.result.tensor.extents
         order = (d.output_batch_dimension, *d.output_spatial_dimensions, d.output_feature_dimension)
         t = tensor(tuple(extents[i] for i in order), op.result.tensor.dtype)
@@ -62,6 +56,34 @@ def features_last(function: Op, context: Context) -> Op:
         return [mk.transpose(rw, found, [order.index(i) for i in range(n + 2)])]
 
     return rewrite(function, visit)
+
+
+def _image(rw: Rewriter, op: Op, image: Value, d: ConvDims) -> tuple[Value, ConvDims]:
+    """The image with features last, or with images last for the gradient of a kernel, and the dimension numbers."""
+    spatial, last = tuple(range(1, len(d.input_spatial_dimensions) + 1)), len(d.input_spatial_dimensions) + 1
+    if is_kernel_gradient(op) and _fills_tiles(op):
+        order = (d.input_feature_dimension, *d.input_spatial_dimensions, d.input_batch_dimension)
+        roles = {"input_feature_dimension": 0, "input_batch_dimension": last}
+    elif d.input_feature_dimension < max(d.input_spatial_dimensions):
+        order = (d.input_batch_dimension, *d.input_spatial_dimensions, d.input_feature_dimension)
+        roles = {"input_batch_dimension": 0, "input_feature_dimension": last}
+    else:
+        return image, d
+    return mk.transpose(rw, image, order), replace(d, input_spatial_dimensions=spatial, **roles)
+
+
+def _kernel(rw: Rewriter, op: Op, kernel: Value, d: ConvDims) -> tuple[Value, ConvDims]:
+    """The kernel, with output features last for the gradient of a kernel or with groups, and the dimension numbers."""
+    n, window = len(d.kernel_spatial_dimensions), d.kernel_spatial_dimensions
+    if is_kernel_gradient(op):  # a gradient with features last
+        order = (d.kernel_input_feature_dimension, *window, d.kernel_output_feature_dimension)
+        roles = {"kernel_input_feature_dimension": 0, "kernel_spatial_dimensions": tuple(range(1, n + 1))}
+    elif op.int("feature_group_count", 1) > 1:  # lanes read kernels of few input features along output features
+        order = (*window, d.kernel_input_feature_dimension, d.kernel_output_feature_dimension)
+        roles = {"kernel_input_feature_dimension": n, "kernel_spatial_dimensions": tuple(range(n))}
+    else:
+        return kernel, d
+    return mk.transpose(rw, kernel, order), replace(d, **roles, kernel_output_feature_dimension=n + 1)
 
 
 def has_features_first(op: Op) -> bool:
@@ -73,6 +95,27 @@ def has_features_first(op: Op) -> bool:
         return False
     terms = math.prod(hint_of(n) for i, n in enumerate(kernel) if i != d.kernel_output_feature_dimension)
     return hint_of(op.result.tensor.size) * terms >= tuning.FEATURES_LAST_WORK
+
+
+def is_kernel_gradient(op: Op) -> bool:
+    """Whether a convolution has the shape of a kernel's gradient: a window with more positions than the result. Its
+    images are the features of the image that the kernel was applied to, its input features the images of that, and its
+    kernel the gradient of the result."""
+    d, kernel = op.attributes["dimension_numbers"], op.operands[1].tensor.extents
+    assert isinstance(d, ConvDims)
+    if op.int("feature_group_count", 1) != 1 or op.int("batch_group_count", 1) != 1:
+        return False
+    window = math.prod(hint_of(kernel[i]) for i in d.kernel_spatial_dimensions)
+    return window > math.prod(hint_of(op.result.tensor.extents[i]) for i in d.output_spatial_dimensions)
+
+
+def _fills_tiles(op: Op) -> bool:
+    """Whether tiles with images as rows are filled, which read images that are adjacent in place."""
+    d = op.attributes["dimension_numbers"]
+    assert isinstance(d, ConvDims)
+    images, kernel = hint_of(op.operands[0].tensor.extents[d.input_batch_dimension]), op.operands[1].tensor.extents
+    window = math.prod(hint_of(kernel[i]) for i in d.kernel_spatial_dimensions)
+    return images >= tuning.CONV_ADJACENT_IMAGES and window >= tuning.CONV_ADJACENT_WINDOW
 
 
 def prefers_planes(op: Op, caches: Caches) -> bool:

@@ -39,10 +39,18 @@ CASES = {
     "only the result": ("2x5x4x3", "3x3x3x6", "2x6x5x4", "[b, 0, 1, f]x[0, 1, i, o]->[b, f, 0, 1]", PAD, 1, 1),
     "features before the batch": ("3x2x5x4", "6x3x3x3", "6x2x5x4", "[f, b, 0, 1]x[o, i, 0, 1]->[f, b, 0, 1]", PAD, 1, 1),
     "gradient of a kernel": ("4x3x5x4", "4x6x5x4", "6x3x3x3", "[f, b, 0, 1]x[i, o, 0, 1]->[f, b, 0, 1]", PAD, 1, 1),
+    "gradient of a kernel, many features": (
+        "2x9x6x7", "2x5x6x7", "5x9x3x3", "[f, b, 0, 1]x[i, o, 0, 1]->[f, b, 0, 1]", PAD, 1, 1),
+    "gradient of a kernel, strides": (
+        "3x8x13x13", "3x20x6x6", "20x8x3x3", "[f, b, 0, 1]x[i, o, 0, 1]->[f, b, 0, 1]", "rhs_dilate = [2, 2]", 1, 1),
+    "gradient of a kernel, a line": ("2x17x40", "2x33x40", "33x17x3", "[f, b, 0]x[i, o, 0]->[f, b, 0]", "pad = [[1, 1]]", 1, 1),
     "groups of the batch": ("4x3x5x4", "6x3x3x3", "2x6x5x4", FIRST, PAD, 1, 2),
     "a line": ("2x3x7", "4x3x2", "2x4x6", "[b, f, 0]x[o, i, 0]->[b, f, 0]", "", 1, 1),
     "a volume": ("1x2x3x4x3", "3x2x2x2x2", "1x3x2x3x2", "[b, f, 0, 1, 2]x[o, i, 0, 1, 2]->[b, f, 0, 1, 2]", "", 1, 1),
 }  # fmt: skip
+
+IMAGES_LAST = [name for name in CASES if name.startswith("gradient of a kernel,")]
+"""Gradients of kernels with enough images and window positions to fill tiles with images as rows."""
 
 NUMPY = {"f32": np.float32, "bf16": ml_dtypes.bfloat16, "i32": np.int32, "complex<f32>": np.complex64}
 
@@ -63,7 +71,10 @@ def test_features_are_last(name: str) -> None:
     d = op.attributes["dimension_numbers"]
     rank = op.result.tensor.rank
     assert (d.output_batch_dimension, d.output_feature_dimension) == (0, rank - 1)
-    assert (d.input_batch_dimension, d.input_feature_dimension) == (0, rank - 1)
+    has_images_last = name in IMAGES_LAST
+    assert (d.input_batch_dimension, d.input_feature_dimension) == ((rank - 1, 0) if has_images_last else (0, rank - 1))
+    if name.startswith("gradient"):
+        assert (d.kernel_input_feature_dimension, d.kernel_output_feature_dimension) == (0, rank - 1)
 
 
 @pytest.mark.parametrize("name", CASES)
