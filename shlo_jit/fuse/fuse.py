@@ -14,6 +14,7 @@ from shlo_jit.caches import PLAIN, Caches
 from shlo_jit.fuse.computed_operands import form_computed_operands
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant, is_packed_view
+from shlo_jit.fuse.independent_products import gather_products
 from shlo_jit.fuse.line_tiles import form_line_tiles
 from shlo_jit.fuse.loop_interchange import interchange_loop
 from shlo_jit.fuse.maps import part_of
@@ -108,6 +109,7 @@ class _Fusion(Grouping):
         attach_epilogues(block)
         form_line_tiles(block, self.caches)
         form_computed_operands(block)
+        gather_products(block)
         return block
 
     def constant(self, op: Op, position: int) -> None:

@@ -39,6 +39,21 @@ def projections(m: int) -> str:
 }}"""
 
 
+ROTATED = """func.func @main(%x: tensor<1x300xf32>, %q: tensor<300x192xf32>, %k: tensor<300x200xf32>,
+    %v: tensor<300x130xf32>) -> (tensor<192xf32>, tensor<200xf32>, tensor<1x130xf32>) {
+  %0 = stablehlo.dot_general %x, %q, """ + f"""{dot(1, 300, 192)}
+  %r0 = stablehlo.reshape %0 : (tensor<1x192xf32>) -> tensor<192xf32>
+  %s0 = stablehlo.reverse %r0, dims = [0] : tensor<192xf32>
+  %t0 = stablehlo.subtract %r0, %s0 : tensor<192xf32>
+  %1 = stablehlo.dot_general %x, %k, {dot(1, 300, 200)}
+  %r1 = stablehlo.reshape %1 : (tensor<1x200xf32>) -> tensor<200xf32>
+  %s1 = stablehlo.reverse %r1, dims = [0] : tensor<200xf32>
+  %t1 = stablehlo.subtract %r1, %s1 : tensor<200xf32>
+  %2 = stablehlo.dot_general %x, %v, {dot(1, 300, 130)}
+  return %t0, %t1, %2 : tensor<192xf32>, tensor<200xf32>, tensor<1x130xf32>
+}}"""
+"""Loops that no product's tiles can finish follow the first two products."""
+
 BRANCHES = """func.func @main(%x: tensor<1x30x28x16xf32>, %w: tensor<3x3x16x32xf32>, %u: tensor<5x5x16x24xf32>)
     -> (tensor<1x30x28x32xf32>, tensor<1x26x24x24xf32>, tensor<16xf32>) {
   %0 = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
@@ -139,6 +154,7 @@ PROGRAMS = {
     "few rows": projections(5),
     "rows": projections(70),
     "many rows": projections(900),
+    "rotated": ROTATED,
     "branches": BRANCHES,
     "overwritten": OVERWRITTEN,
     "loop": LOOP,
@@ -170,6 +186,27 @@ def test_steps_that_run_together_have_the_bits_that_they_have_alone(name: str, a
         assert "independent-steps" in codes(run.text("schedule"))
         for got, want in zip(run(*arrays), wanted, strict=True):
             np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
+
+
+def test_products_run_before_small_loops_that_they_do_not_depend_on() -> None:
+    """All three share a region. A product that reads such a loop's result stays after it."""
+    assert codes(shlo_jit.compile(ROTATED, cache=False).text("schedule")).count("independent-steps") == 3
+    text = ROTATED.replace("192", "292").replace("%x, %v", "%y, %v").replace(
+        "  %2 =",
+        """  %s = stablehlo.slice %t1 [0:100] : (tensor<200xf32>) -> tensor<100xf32>
+  %c = stablehlo.concatenate %s, %s, %s, dim = 0
+    : (tensor<100xf32>, tensor<100xf32>, tensor<100xf32>) -> tensor<300xf32>
+  %y = stablehlo.reshape %c : (tensor<300xf32>) -> tensor<1x300xf32>
+  %2 =""",
+    )
+    arrays = arrays_of(text)
+    run = guarded.compile(text, threads=3)
+    assert codes(run.text("schedule")).count("independent-steps") == 2
+    x, q, k, v = arrays
+    t0, t1, last = run(*arrays)
+    for got, w in ((t0, q), (t1, k)):
+        np.testing.assert_allclose(got, (x @ w)[0] - (x @ w)[0, ::-1], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(last[0], np.tile(t1[:100], 3) @ v, rtol=1e-4, atol=1e-3)
 
 
 def test_a_step_does_not_share_a_region_with_one_that_it_depends_on() -> None:
