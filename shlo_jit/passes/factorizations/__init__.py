@@ -1,0 +1,1 @@
+"""Factorizations of matrices as loops of core ops, in place of calls of LAPACK."""
