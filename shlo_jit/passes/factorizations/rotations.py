@@ -22,7 +22,6 @@ from shlo_jit.passes.factorizations.matrices import (
     repeated,
     sorted_rows,
     steps,
-    tiny,
     zeros,
 )
 from shlo_jit.passes.factorizations.reflectors import apply_reflectors, orthogonal, qr
@@ -32,9 +31,10 @@ SWEEPS = 60
 
 
 class Rotations(NamedTuple):
-    """The rotations of all pairs of a step: row k becomes `own` * row k + `other` * its partner. Columns [count, n, 1]."""
+    """The rotations of all pairs of a step: row k becomes row k + (`other` * its partner - `lost` * row k). Columns
+    [count, n, 1]. Small rotations so lose less than with the cosine, 1 - `lost`, which is rounded to about 1."""
 
-    own: Matrices
+    lost: Matrices
     other: Matrices
     shift: Matrices
     """What the first element of the diagonal loses, and the second gains: [count, n / 2, 1]."""
@@ -53,11 +53,12 @@ def _rotations(p: Matrices, q: Matrices, beside: Matrices) -> Rotations:
     tangent = (root.like(1) / root.where(ratio >= 0, -root)).where(~none, 0)
     cosine = tangent.like(1) / (tangent * tangent + 1).apply("sqrt")
     sine = tangent * cosine
+    lost = sine * sine / (cosine + 1)
+    lost = joined([lost, lost], ROWS)
     if not beside.is_complex:
-        return Rotations(joined([cosine, cosine], ROWS), joined([-sine, sine], ROWS), tangent * beside)
-    phase = (beside / safe).where(~none, 1)
-    own = joined([cosine.as_complex(), phase * cosine], ROWS)
-    return Rotations(own, joined([-(phase * sine), sine.as_complex()], ROWS), tangent * size)
+        return Rotations(lost, joined([-sine, sine], ROWS), tangent * beside)
+    turned = (beside / safe).where(~none, 1) * sine
+    return Rotations(lost, joined([-turned, turned.conj()], ROWS), tangent * size)
 
 
 def _partners(a: Matrices, dimension: int) -> Matrices:
@@ -76,7 +77,7 @@ def _next_pairs(a: Matrices, dimension: int) -> Matrices:
 
 
 def _rotated(a: Matrices, r: Rotations) -> Matrices:
-    return a * r.own + _partners(a, ROWS) * r.other
+    return a + (_partners(a, ROWS) * r.other - a * r.lost)
 
 
 def hermitian_eigen(a: Matrices, vectors: bool) -> tuple[Matrices, Matrices | None, Matrices]:
@@ -100,8 +101,9 @@ def hermitian_eigen(a: Matrices, vectors: bool) -> tuple[Matrices, Matrices | No
         r = _rotations(diagonal.part(ROWS, 0, half), diagonal.part(ROWS, half, even), beside)
         diagonal = diagonal + joined([-r.shift, r.shift], ROWS)
         half_way = _rotated(rest, r)
-        own, other = r.own.swapped_axes().conj(), r.other.swapped_axes().conj()
-        rest = (half_way * own + _partners(half_way, COLUMNS) * other).where(~pair, 0)
+        lost, other = r.lost.swapped_axes(), r.other.swapped_axes().conj()
+        rest = half_way + (_partners(half_way, COLUMNS) * other - half_way * lost)
+        rest = rest.where(~pair, 0)
         moved = [_next_pairs(_next_pairs(rest, ROWS), COLUMNS), _next_pairs(diagonal, ROWS)]
         return [*moved, *(_next_pairs(_rotated(v, r), ROWS) for v in basis)]
 
@@ -144,12 +146,19 @@ def svd(x: Matrices, vectors: bool, full: bool) -> Svd:
     found = Svd(s * power, None, None, is_finite & ~active)
     if basis is None:
         return found
-    unit = (rows / s.where(s > tiny(x.dtype) ** 0.5, 1)).where(s > tiny(x.dtype) ** 0.5, 0)
+    counts = s > s.part(ROWS, 0, min(n, 1)).spread(s.shape) * _negligible(x) * 4 if n else s > 0
+    unit = (rows / s.where(counts, 1)).where(counts, 0)
     p = m if full else n
     corner = identity(x, m, p)
     inner = basis.adjoint().padded(m, p)
     corner = corner.where((corner.index(ROWS) >= n) & (corner.index(COLUMNS) >= n), inner)
     return found._replace(u=apply_reflectors(factored, taus, corner), vt=_completed(unit.adjoint()).adjoint())
+
+
+def _negligible(a: Matrices) -> float:
+    """Norms of rows, relative to the largest one, that count as zero. Rows that depend on others exactly would become
+    smaller in each sweep, without end."""
+    return epsilon(a.dtype) / 1024
 
 
 def _orthogonal_rows(a: Matrices, vectors: bool) -> tuple[Matrices, Matrices, Matrices | None, Matrices]:
@@ -161,12 +170,14 @@ def _orthogonal_rows(a: Matrices, vectors: bool) -> tuple[Matrices, Matrices, Ma
     half = even // 2
     tolerance = epsilon(a.dtype) * max(n**0.5, 4)
     basis = [identity(a, even, even)] if vectors else []
+    least = a.square().sum(COLUMNS).largest(ROWS) * _negligible(a) ** 2
 
     def step(_: Value, turned: Matrices, a: Matrices, *basis: Matrices) -> list[Matrices]:
         top, bottom = a.part(ROWS, 0, half), a.part(ROWS, half, even)
         beside = (top * bottom.conj()).sum(COLUMNS)
         p, q = top.square().sum(COLUMNS), bottom.square().sum(COLUMNS)
         turns = beside.size() > p.apply("sqrt") * q.apply("sqrt") * tolerance
+        turns = turns & (p > least) & (q > least)
         r = _rotations(p, q, beside.where(turns, 0))
         turns = joined([turns, turns], ROWS)
         rotated = [_next_pairs(_rotated(v, r).where(turns, v), ROWS) for v in (a, *basis)]
