@@ -135,7 +135,7 @@ def test_extreme_numbers(scale: str, dtype: str) -> None:
         (got,) = run(function, x * factor)
         (want,) = run(function, x)
         check(got / factor - want, like=x)
-    q, r = run(lambda x: linalg.qr(x), x * factor)
+    q, r = run(linalg.qr, x * factor)
     check(q @ (r / factor) - x, off_identity(q), like=x)
 
 
@@ -243,7 +243,7 @@ def test_numbers_that_are_no_numbers(name: str) -> None:
 
 def test_status() -> None:
     """Matrices that have no factorization: not positive definite, singular."""
-    (found,) = run(lambda x: linalg.cholesky(x), np.stack([-np.eye(3), np.eye(3)]))
+    (found,) = run(linalg.cholesky, np.stack([-np.eye(3), np.eye(3)]))
     assert np.isnan(found[0]).any() and (found[1] == np.eye(3)).all()
     text = """
     func.func @main(%x: tensor<3x3xf32>) -> (tensor<3x3xf32>, tensor<3xi32>, tensor<i32>) {
@@ -261,9 +261,9 @@ def test_status() -> None:
 @pytest.mark.parametrize("shape", [(0, 3, 3), (2, 0, 0), (2, 0, 3), (2, 3, 0)])
 def test_no_elements(shape: tuple[int, ...]) -> None:
     x = np.zeros(shape, np.float32)
-    functions = [lambda x: linalg.lu(x), lambda x: linalg.qr(x), lambda x: linalg.svd(x)]
+    functions = [linalg.lu, linalg.qr, linalg.svd]
     if shape[-1] == shape[-2]:
-        functions += [lambda x: linalg.eigh(x), lambda x: linalg.cholesky(x)]
+        functions += [linalg.eigh, linalg.cholesky]
     for function in functions:
         text = jax.jit(function).lower(x).as_text()
         found = shlo_jit.compile(text, cache=False, reproducible=True)(x)
@@ -295,8 +295,8 @@ def test_same_bits(name: str, shape: tuple[int, ...], dtype: str) -> None:
 
 @pytest.mark.parametrize("threads", [1, 2, 3, 8])
 def test_memory(threads: int) -> None:
-    for name in ALL:
-        run(ALL[name], matrices(14, (2, 5, 5), "float32"), compiler=guarded.compile, threads=threads)
+    for function in ALL.values():
+        run(function, matrices(14, (2, 5, 5), "float32"), compiler=guarded.compile, threads=threads)
 
 
 # ---------------------------------------------------------------------- without LAPACK

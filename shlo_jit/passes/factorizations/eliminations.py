@@ -17,8 +17,8 @@ def _pivot_size(x: Matrices) -> Matrices:
 
 
 def lu(a: Matrices) -> tuple[Matrices, Matrices, Matrices]:
-    """P a = L U. Returns both factors in one matrix, [count, 1, min(rows, columns)] numbers, from 1 on, of the rows that
-    were exchanged with rows 1, 2, ..., and the number of the first pivot that is zero, or 0."""
+    """P a = L U. Returns both factors in one matrix, [count, 1, min(rows, columns)] numbers, from 1 on, of the rows
+    that were exchanged with rows 1, 2, ..., and the number of the first pivot that is zero, or 0."""
     _, m, n = a.shape
     small = min(m, n)
 

@@ -216,7 +216,8 @@ def _triangular_solve(f: _Factorization) -> Results:
         "unit_diagonal": f.option("diag") == "U",
         "transpose_a": EnumAttr("stablehlo", "transpose", kind),
     }
-    return {"b": Matrices(f.rw, f.rw.emit1("stablehlo.triangular_solve", [a.value, b.value], b.value.tensor, attributes))}
+    x = f.rw.emit1("stablehlo.triangular_solve", [a.value, b.value], b.value.tensor, attributes)
+    return {"b": Matrices(f.rw, x)}
 
 
 ROUTINES: dict[str, Callable[[_Factorization], Results]] = {

@@ -87,8 +87,8 @@ def _in_type(x: Matrices, like: Matrices) -> Matrices:
 
 
 def pivoted_qr(a: Matrices, given: Matrices) -> tuple[Matrices, Matrices, Matrices]:
-    """a P = Q R, with the column of the largest norm first. `given`: [count, 1, columns] integers, of which those that are
-    not 0 mark columns that come first. Returns R, tau, and the columns' numbers, from 1 on."""
+    """a P = Q R, with the column of the largest norm first. `given`: [count, 1, columns] integers, of which those that
+    are not 0 mark columns that come first. Returns R, tau, and the columns' numbers, from 1 on."""
     _, m, n = a.shape
     small = min(m, n)
 
@@ -142,8 +142,8 @@ def orthogonal(a: Matrices, taus: Matrices, columns: int) -> Matrices:
 
 
 def hessenberg(a: Matrices, low: int, high: int) -> tuple[Matrices, Matrices]:
-    """Q^H a Q, with zeros below the first subdiagonal, in place of which it holds the reflectors of Q, and their factors.
-    As in LAPACK, rows and columns before `low` and after `high`, numbers from 1 on, have this form already."""
+    """Q^H a Q, with zeros below the first subdiagonal, in place of which it holds the reflectors of Q, and their
+    factors. As in LAPACK, rows and columns before `low` and after `high`, numbers from 1 on, have this form already."""
     n = a.shape[ROWS]
 
     def step(i: Value, a: Matrices, taus: Matrices) -> list[Matrices]:

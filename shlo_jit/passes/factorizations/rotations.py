@@ -81,8 +81,8 @@ def _rotated(a: Matrices, r: Rotations) -> Matrices:
 
 
 def hermitian_eigen(a: Matrices, vectors: bool) -> tuple[Matrices, Matrices | None, Matrices]:
-    """Returns the eigenvalues of Hermitian matrices in ascending order, as [count, n, 1], their eigenvectors as columns, if
-    they are wanted, and [count, 1, 1] flags: whether sweeps have converged."""
+    """Returns the eigenvalues of Hermitian matrices in ascending order, as [count, n, 1], their eigenvectors as columns
+    if they are wanted, and [count, 1, 1] flags: whether sweeps have converged."""
     n = a.shape[ROWS]
     even = n + n % 2
     power = a.size().largest(ROWS, COLUMNS).scaling()
