@@ -6,7 +6,7 @@
 The first sequence has the same prompt in every run; the others have other prompts. Its scores of every token, greedily
 chosen, and its caches after the prompt have the same digests, or the run is reported. Chunks concern the prompt only:
 if caches and scores after it have the same bits, so have all later ones. So tokens are decoded once for each batch
-and number of threads, with the first of the chunks.
+and number of threads, with the first of the chunks. With the other chunks, the first sequence and one other are read.
 """
 
 from __future__ import annotations
@@ -86,10 +86,11 @@ def compare(model: Model, batches: Sequence[int], chunks: Sequence[int], threads
             for count in threads:
                 began = time.perf_counter()
                 run = Run(model, batch, chunk, count, slots)
-                found = run.read(prompts[:batch])
+                decodes = chunk == chunks[0]
+                found = run.read(prompts[: batch if decodes else min(batch, 2)])
                 after = after or found
                 differs = "" if found == after else "after the prompt"
-                decoded = list(run.decode(PROMPT, tokens)) if chunk == chunks[0] and not differs else []
+                decoded = list(run.decode(PROMPT, tokens)) if decodes and not differs else []
                 scores = scores or decoded
                 if not differs and decoded and decoded != scores:
                     differs = f"at token {next(i for i in range(tokens) if decoded[i] != scores[i])}"

@@ -329,7 +329,12 @@ def _cores(module: Module, function: Op, options: CompileOptions, on_pass: Calla
         assume_finite=options.assume_finite,
         reproducible=options.reproducible,
         caches=options.target.caches,
+        has_lapack=_has_lapack(options),
     )
+
+
+def _has_lapack(options: CompileOptions) -> Callable[[], bool]:
+    return lapack.is_available if options.has_lapack is None else lambda: bool(options.has_lapack)
 
 
 def _schedules(
@@ -339,11 +344,10 @@ def _schedules(
     from shlo_jit.schedule.moves import IllegalMove
     from shlo_jit.schedule.schedule import Context, schedule
 
-    has_lapack = lapack.is_available if options.has_lapack is None else lambda: bool(options.has_lapack)
     context = Context(
         options.target,
         partial(is_known, calls=options.calls),
-        has_lapack=has_lapack,
+        has_lapack=_has_lapack(options),
         processes=options.processes,
         reaches=options.reaches and options.same_program,
         on_routine=on_routine,

@@ -103,20 +103,6 @@ def test_chunks_of_a_prompt(kind: str) -> None:
         assert own == cache, chunk
 
 
-# ---------------------------------------------------------------------- what is refused
-def refusal(text: str) -> str:
-    with pytest.raises(shlo_jit.StableHLOError) as caught:
-        shlo_jit.compile(text, cache=False, reproducible=True)
-    (diagnostic,) = caught.value.diagnostics
-    return diagnostic.label
-
-
-def test_lapack_is_refused() -> None:
-    x = normal(16, 16)
-    for function in (jnp.linalg.qr, jnp.linalg.eigh, jnp.linalg.svd):
-        assert refusal(jax.jit(function).lower(x).as_text()) == "not-reproducible"
-
-
 def test_integers_and_maxima_are_not_refused() -> None:
     x = np.arange(64, dtype=np.int32).reshape(8, 8)
 

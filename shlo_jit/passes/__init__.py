@@ -74,6 +74,7 @@ from shlo_jit.passes.context import (
     nothing_registered,
 )
 from shlo_jit.passes.expand.expand import EXPANDED, expand
+from shlo_jit.passes.factorizations.own_factorizations import own_factorizations
 from shlo_jit.passes.frontend.custom_code import custom_code
 from shlo_jit.passes.frontend.dynamic_calls import dynamic_calls
 from shlo_jit.passes.frontend.exact_top_k import exact_top_k
@@ -148,8 +149,9 @@ PASSES = (
     Pass(require_static, (core.STATIC, EXPANDED)),
     Pass(require_addressable),
     # canonical
-    Pass(canonical_linalg, (core.LINALG,)),
     Pass(explicit_layouts, (core.ROW_MAJOR,)),
+    Pass(own_factorizations),
+    Pass(canonical_linalg, (core.LINALG,)),
     Pass(features_last),
     Pass(moved_transposes),
     Pass(fold_scales),
@@ -225,6 +227,7 @@ def core_functions(
     assume_finite: bool = False,
     reproducible: bool = False,
     caches: Caches = PLAIN,
+    has_lapack: Callable[[], bool] = lambda: True,
 ) -> list[Op]:
     """Returns a verified module's functions in canonical form: callees first, the entry function last. Functions that
     are inlined everywhere are left out.
@@ -234,7 +237,7 @@ def core_functions(
     as_written = {f.attributes["sym_name"]: f for f in module.functions()} if may_contradict(module) else {}
     context = Context(module, is_registered, None, num_replicas, num_partitions, channels, same_program, code)
     context = context._replace(fold_scales=fold_scales, round_activations=rounded, assume_finite=assume_finite)
-    context = context._replace(reproducible=reproducible, caches=caches)
+    context = context._replace(reproducible=reproducible, caches=caches, has_lapack=has_lapack)
     return [
         core
         for function in inline(module, entry, is_registered)

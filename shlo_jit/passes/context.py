@@ -69,5 +69,7 @@ class Context(NamedTuple):
     """Whether the sums of a product must not depend on the number of rows or on the target (docs/accuracy.md)."""
     caches: Caches = PLAIN
     """The caches of the target, for what pays only if they hold it."""
+    has_lapack: Callable[[], bool] = lambda: True
+    """Whether the program can call LAPACK; otherwise its factorizations are loops of core ops."""
     functions: Outlined | None = None
     """Functions that passes have outlined from regions (`regions/outline.py`); None if a pass runs standalone."""

@@ -15,10 +15,10 @@ from shlo_jit import tuning
 from shlo_jit.errors import UnsupportedError, diagnose
 from shlo_jit.fuse.plan import OpStep
 from shlo_jit.kernels.externals import LAPACK_MISSING
+from shlo_jit.passes.factorizations.lapack_call import Call, read_call
 from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
-from shlo_jit.schedule.lapack_calls import Call, read_call
 from shlo_jit.schedule.scratch import Field, Scratch
 
 INT_BYTES = 4

@@ -8,8 +8,8 @@
     fft            the algorithm depends on the length alone (`Transform.is_fixed`)
 
 All depend on the sum alone: on its terms, their types, and whether they are adjacent. Windows, scatters, collective ops
-and the eliminations of `cholesky` and `triangular_solve` take their terms in order anyway. Steps that add up in other
-ways are refused.
+and the eliminations of `cholesky` and `triangular_solve` take their terms in order anyway. Factorizations are loops of
+core ops (`passes/factorizations`), but for general eigenvalues, which are refused.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def is_chain(acc: DType, target: Target) -> bool:
 
 
 def refuse_unordered(functions: Iterable[Op]) -> None:
-    """Raises UnsupportedError for the first op whose sums have no fixed order: calls of LAPACK. Calls of users' code
-    are theirs to answer for."""
+    """Raises UnsupportedError for the first op whose sums have no fixed order: the calls of LAPACK that
+    `own_factorizations` leaves. Calls of users' code are theirs to answer for."""
     calls = [op for f in functions for op in walk(f.block()) if op.name == "stablehlo.custom_call"]
     if not calls:
         return

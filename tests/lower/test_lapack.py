@@ -182,10 +182,19 @@ def test_object_code_holds_no_address(tmp_path) -> None:
     assert list(tmp_path.iterdir())
 
 
+GENERAL_EIGENVALUES = """
+func.func @main(%x: tensor<2x2xf32>) -> tensor<2xf32> {
+  %0:5 = stablehlo.custom_call @lapack_sgeev_ffi(%x) {mhlo.backend_config = {compute_left = 78 : ui8,
+    compute_right = 78 : ui8}} : (tensor<2x2xf32>)
+    -> (tensor<2xf32>, tensor<2xf32>, tensor<2x2xcomplex<f32>>, tensor<2x2xcomplex<f32>>, tensor<i32>)
+  return %0#0 : tensor<2xf32>
+}"""
+
+
 def test_without_scipy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lapack, "is_available", lambda: False)
     with refused(shlo_jit.StableHLOError, "lapack-missing", (3, 10), shows="pip install scipy"):
-        shlo_jit.compile(TEXT, cache=False)
+        shlo_jit.compile(GENERAL_EIGENVALUES, cache=False)
 
 
 def test_missing_option() -> None:

@@ -196,16 +196,23 @@ CASES = {
     "expand": Case(main(f"%0 = chlo.square %x : tensor<4xf32> -> tensor<4xf32>\n{RETURN}"), "square", "multiply"),
     "refuse_contradictions": Case(main(f"%0 = stablehlo.abs %x : tensor<4xf32>\n{RETURN}"), "abs", "abs"),
     "require_static": Case(main(f"%0 = stablehlo.abs %x : tensor<4xf32>\n{RETURN}"), "abs", "abs"),
-    "canonical_linalg": Case(
-        main("%0 = stablehlo.cholesky %x, lower = true : tensor<1x1xf32>\nreturn %0 : tensor<1x1xf32>",
-             "tensor<1x1xf32>", "tensor<1x1xf32>"),
-        "cholesky", "transpose cholesky transpose", shape=(1, 1),
-    ),
     "explicit_layouts": Case(
         main("""%0 = stablehlo.custom_call @own(%x) {operand_layouts = [dense<[0, 1]> : tensor<2xindex>],
             result_layouts = [dense<[1, 0]> : tensor<2xindex>]} : (tensor<2x3xf32>) -> tensor<2x3xf32>
           return %0 : tensor<2x3xf32>""", "tensor<2x3xf32>", "tensor<2x3xf32>"),
         "custom_call", "transpose custom_call", meaning=False,
+    ),
+    "own_factorizations": Case(
+        main("""%0 = stablehlo.custom_call @lapack_strsm_ffi(%x, %x) {mhlo.backend_config = {side = 76 : ui8,
+            uplo = 76 : ui8, trans_x = 78 : ui8, diag = 78 : ui8}}
+            : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+          return %0 : tensor<2x2xf32>""", "tensor<2x2xf32>", "tensor<2x2xf32>"),
+        "custom_call", "reshape transpose reshape transpose triangular_solve transpose reshape", meaning=False,
+    ),
+    "canonical_linalg": Case(
+        main("%0 = stablehlo.cholesky %x, lower = true : tensor<1x1xf32>\nreturn %0 : tensor<1x1xf32>",
+             "tensor<1x1xf32>", "tensor<1x1xf32>"),
+        "cholesky", "transpose cholesky transpose", shape=(1, 1),
     ),
     "features_last": Case(
         main("""%0 = stablehlo.convolution(%x, %x) dim_numbers = [b, f, 0]x[0, i, o]->[b, f, 0], window = {}
@@ -700,6 +707,7 @@ def test_before_and_after(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before, context = main_of(case.text)
     twice_as_much = {"twice": lambda rw, op, operands: [apply(rw, "add", *operands, *operands)]}
     context = context._replace(code=twice_as_much, fold_scales=True, round_activations="int8")
+    context = context._replace(has_lapack=lambda: False)
     assert names(before) == case.ops
     printed = str(module_of(before))
     once = RUNS[name](before, context)

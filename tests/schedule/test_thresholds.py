@@ -84,6 +84,8 @@ NO_THRESHOLDS = {
     # limits of the hardware, and of the generated code
     "fuse/state_reads.py": {"VISITS"},
     "passes/canonical/byte_operands.py": {"LARGEST_ZERO"},
+    "passes/factorizations/matrices.py": {"COLUMNS", "ROWS"},
+    "passes/factorizations/rotations.py": {"SWEEPS"},
     "passes/states/counted_loops.py": {"ELEMENTS", "OPS_RUN"},
     "passes/states/known_ranges.py": {"ELEMENTS"},
     "passes/states/known_signs.py": {"ELEMENTS", "ROUNDS"},

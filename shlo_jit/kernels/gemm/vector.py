@@ -52,6 +52,13 @@ class _Vector:
     def add(self, x: V, y: V) -> V:
         return self.b.fadd(x, y) if self.float else self.b.add(x, y)
 
+    def bytes_ahead(self, row: V, stride: V, vectors: V) -> V:
+        """Returns the prefetch distance in bytes for rows of `row` bytes, `stride` bytes apart: along a long row that
+        one vector is multiplied by, which the hardware follows late, else to the next rows."""
+        b = self.b
+        is_along = b.and_(b.icmp("eq", vectors, 1), b.icmp("sgt", row, tuning.GEMM_VECTOR_LONG))
+        return b.select(is_along, i64(tuning.GEMM_VECTOR_ALONG), b.mul(stride, self.steps_ahead(row)))
+
     def steps_ahead(self, row: V) -> V:
         """Returns the prefetch distance, in steps, for rows of `row` bytes: the next steps, or more, to keep enough
         loads in flight."""
@@ -132,7 +139,7 @@ def _axpy(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
                 b.store(v.load(b.offset(of, b.mul(x_stride, t)), 1), b.offset(to, t * bytes_))
         row = b.offset(matrix, b.mul(first, k_stride))
         rows = [b.offset(row, b.mul(k_stride, t)) for t in range(steps)]
-        ahead = b.mul(k_stride, steps_ahead) if steps > 1 else None
+        ahead = distance if steps > 1 else None
         if plan.masks:
             with b.loop(0, count, n) as o:
                 columns(rows, ahead, o, n, lane_masks(b, plan, b.min_(b.sub(count, o), n), 1)[0])
@@ -142,7 +149,7 @@ def _axpy(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
         with b.loop(vectors, count) as o:
             columns(rows, None, o, 1, None)
 
-    steps_ahead = v.steps_ahead(b.mul(count, v.size))
+    distance = v.bytes_ahead(b.mul(count, v.size), k_stride, m)
     whole = b.mul(b.udiv(k, STEPS), STEPS)
     with b.loop(0, whole, STEPS) as t:
         some(t, STEPS)
