@@ -222,15 +222,15 @@ CASES = {
         "convolution", "transpose convolution transpose", shape=(1, 8, 8), given=("FEATURES_LAST_WORK", 0),
     ),
     "moved_transposes": Case(
-        main("""%0 = stablehlo.convolution(%x, %x) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f], window = {}
-            {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
-            : (tensor<1x8x8xf32>, tensor<1x8x8xf32>) -> tensor<1x8x8xf32>
-          %1 = stablehlo.transpose %0, dims = [0, 2, 1] : (tensor<1x8x8xf32>) -> tensor<1x8x8xf32>
-          %2 = stablehlo.negate %1 : tensor<1x8x8xf32>
-          %3 = stablehlo.add %2, %x : tensor<1x8x8xf32>
-          return %3 : tensor<1x8x8xf32>""", "tensor<1x8x8xf32>", "tensor<1x8x8xf32>"),
+        main("""%0 = stablehlo.convolution(%x, %x) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+            window = {pad = [[0, 0], [3, 4]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+            : (tensor<1x8x8x8xf32>, tensor<1x8x8x8xf32>) -> tensor<1x8x8x8xf32>
+          %1 = stablehlo.transpose %0, dims = [0, 3, 1, 2] : (tensor<1x8x8x8xf32>) -> tensor<1x8x8x8xf32>
+          %2 = stablehlo.negate %1 : tensor<1x8x8x8xf32>
+          %3 = stablehlo.add %2, %x : tensor<1x8x8x8xf32>
+          return %3 : tensor<1x8x8x8xf32>""", "tensor<1x8x8x8xf32>", "tensor<1x8x8x8xf32>"),
         "convolution transpose negate add", "convolution transpose negate transpose transpose add transpose",
-        shape=(1, 8, 8),
+        shape=(1, 8, 8, 8),
     ),
     "fold_scales": Case(
         main("""%w = stablehlo.constant dense<0.5> : tensor<16x4xf32>
@@ -612,8 +612,9 @@ CASES = {
           %1 = stablehlo.broadcast_in_dim %0, dims = [1] : (tensor<8xf32>) -> tensor<32x8x4xf32>
           %2 = stablehlo.subtract %x, %1 : tensor<32x8x4xf32>
           return %2 : tensor<32x8x4xf32>""", "tensor<32x8x4xf32>", "tensor<32x8x4xf32>"),
-        "constant reduce broadcast_in_dim subtract",
-        "constant constant reduce constant reduce broadcast_in_dim broadcast_in_dim subtract", shape=(32, 8, 4),
+        "constant reduce add broadcast_in_dim subtract",
+        "constant constant reduce add constant reduce add broadcast_in_dim broadcast_in_dim subtract",
+        shape=(32, 8, 4),
     ),
     "recompute_weights": Case(
         main("\n".join([
