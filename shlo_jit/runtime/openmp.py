@@ -21,9 +21,12 @@ _process = os.getpid()
 
 
 def offer(addresses: Mapping[str, int]) -> None:
-    """Makes a pool, given by the addresses of its symbols, use the team, now or as soon as there is one."""
-    _words.add(addresses[TEAM.text[1:]])
-    _write()
+    """Makes a pool, given by the addresses of its symbols, use the team, now or as soon as there is one. Other pools,
+    such as one that records times, have no word for it."""
+    word = addresses.get(TEAM.text[1:])
+    if word is not None:
+        _words.add(word)
+        _write()
 
 
 def use_team(path: str) -> bool:
