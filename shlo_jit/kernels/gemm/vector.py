@@ -54,7 +54,8 @@ class _Vector:
 
     def bytes_ahead(self, row: V, stride: V, vectors: V) -> V:
         """Returns the prefetch distance in bytes for rows of `row` bytes, `stride` bytes apart: along a long row that
-        one vector is multiplied by, which the hardware follows late, else to the next rows."""
+        one vector is multiplied by, which the hardware follows late, else to the next rows. Prefetches go to the
+        second-level cache: rows that are a power of two apart have one set of the first, which keeps 8 lines."""
         b = self.b
         is_along = b.and_(b.icmp("eq", vectors, 1), b.icmp("sgt", row, tuning.GEMM_VECTOR_LONG))
         return b.select(is_along, i64(tuning.GEMM_VECTOR_ALONG), b.mul(stride, self.steps_ahead(row)))
@@ -121,7 +122,7 @@ def _axpy(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
         here = [b.offset(r, b.mul(o, v.size)) for r in rows]
         if ahead is not None:
             for p in here:
-                b.prefetch(b.offset(p, ahead))
+                b.prefetch(b.offset(p, ahead), locality=2)
         parts = [v.load(p, width, mask) for p in here]
         with b.loop_carry(0, m, [b.offset(sums, b.mul(o, bytes_)), factors], hint="row") as carry:
             place, c = carry.values
@@ -185,7 +186,7 @@ def _dot(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
         rows = [b.offset(matrix, b.mul(b.min_(b.add(o, r), last), stride)) for r in range(STEPS)]
         with b.if_(short), b.loop(0, row, LINE, "line") as at:
             for r in rows:
-                b.prefetch(b.offset(b.offset(r, at), ahead))
+                b.prefetch(b.offset(b.offset(r, at), ahead), locality=2)
         with b.loop_carry(0, whole, [const(acc, 0)] * STEPS, n) as c:
             at = b.mul(c.index, v.size)
             part = v.load(b.offset(x, at), n)
