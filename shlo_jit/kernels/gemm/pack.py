@@ -217,7 +217,7 @@ class _Packer:
         later = b.offset(source, b.mul(self.k_stride, tuning.GEMM_PACK_PREFETCH))
         for v in range(2):
             at = v * plan.lanes * plan.element_bytes
-            b.prefetch(b.offset(later, at))
+            b.prefetch(b.offset(later, at), locality=2)
             x = b.load(vector(plan.element, plan.lanes), b.offset(source, at))
             b.store(convert(b, x, plan.dtype, plan.unit), b.offset(to, v * plan.lanes * plan.unit_bytes))
         return []
@@ -229,7 +229,7 @@ class _Packer:
         n, rows = 2 * plan.lanes, list[V]()
         for t in range(plan.group):
             row = b.mul(self.k_stride, t)
-            b.prefetch(b.offset(later, row))
+            b.prefetch(b.offset(later, row), locality=2)
             rows.append(b.load(vector("i8", n), b.offset(source, row)))
         while len(rows) > 1:  # rows k and k + group / 2 first
             half, m = len(rows) // 2, lanes(rows[0].type)
