@@ -21,7 +21,7 @@ from shlo_jit.fuse.computed_operands import Candidate, computed_operand, matrix_
 from shlo_jit.fuse.epilogue import HOSTS, unrolled_copies
 from shlo_jit.fuse.nest import Nest
 from shlo_jit.fuse.operand_views import is_contiguous
-from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, RowBlocksStep, Step, ViewStep
+from shlo_jit.fuse.plan import NestStep, OpStep, PlanBlock, RowBlocksStep, SegmentsStep, Step, ViewStep
 from shlo_jit.fuse.refusal import Refusal
 from shlo_jit.fuse.regroup import Steps
 from shlo_jit.fuse.row_places import in_row_order, rows_of, shared_widths
@@ -365,7 +365,7 @@ class _Forming(Steps):
         """Whether a step may be added to a group for a large value between them."""
         if isinstance(step, NestStep):
             return True
-        if not is_product(step) or step.kind != PRODUCT or id(step) in self.in_place:
+        if not is_product(step) or isinstance(step, SegmentsStep) or id(step) in self.in_place:
             return False
         nbytes = step.op.operands[1].tensor.nbytes
         return not isinstance(nbytes, Size) and nbytes <= tuning.ROW_BLOCK_OPERAND_BYTES

@@ -326,4 +326,7 @@ class Instructions(FunctionText):
         self.call("void", "llvm.memset.p0.i64", [to, const("i8", byte), n, V("i1", "false")])
 
     def prefetch(self, pointer: V, write: bool = False, locality: int = 3) -> None:
+        """Fetches a line, with a `locality` of 3 into the first-level cache, of 2 into the second. Lines of several
+        rows belong into the second: rows that are a power of two apart share a set of the first, which keeps few of
+        them."""
         self.call("void", "llvm.prefetch.p0", [pointer, i32(int(write)), i32(locality), i32(1)])

@@ -40,8 +40,8 @@ REGION_TASK_WORK = 1 << 13
 """Minimum element operations of a step to be a task of its own in a parallel region, some 1 to 4 us; the caller runs
 smaller ones first. Model `DLRM`: 26 tables, from each of which a batch reads 128 rows."""
 REGION_STEPS = 32
-"""Maximum steps whose tasks run together: a task is found by a search through the steps. Chosen: more than a detector
-has heads."""
+"""Maximum steps whose tasks run together: a task is found by a search through the steps. Chosen: more than a
+detector has heads, or a recommendation model has tables."""
 SPLIT_UNITS = 8
 """Minimum units of rows for a large reduction to be parallelized over rows; with fewer, it is split along the row. No
 case moves."""

@@ -54,8 +54,7 @@ class _Vector:
 
     def bytes_ahead(self, row: V, stride: V, vectors: V) -> V:
         """Returns the prefetch distance in bytes for rows of `row` bytes, `stride` bytes apart: along a long row that
-        one vector is multiplied by, which the hardware follows late, else to the next rows. Prefetches go to the
-        second-level cache: rows that are a power of two apart have one set of the first, which keeps 8 lines."""
+        one vector is multiplied by, which the hardware follows late, else to the next rows."""
         b = self.b
         is_along = b.and_(b.icmp("eq", vectors, 1), b.icmp("sgt", row, tuning.GEMM_VECTOR_LONG))
         return b.select(is_along, i64(tuning.GEMM_VECTOR_ALONG), b.mul(stride, self.steps_ahead(row)))

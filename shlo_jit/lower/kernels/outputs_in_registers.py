@@ -159,9 +159,7 @@ class Outputs:
 
     def prefetch(self, j: V, width: int) -> None:
         """Fetches the elements of a later block for a vector of outputs: its rows lie in other pages, where hardware
-        prefetchers do not look. All lines of a block at once would make the arithmetic wait for them. Rows that are a
-        power of 2 apart have the same set of the first-level cache, which keeps no more than 8 of them; so the lines
-        are fetched to the second level."""
+        prefetchers do not look. All lines of a block at once would make the arithmetic wait for them."""
         b = self.b
         for address, bits in self.later:
             for line in range(0, width * bits // 8, LINE):

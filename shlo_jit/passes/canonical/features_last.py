@@ -60,7 +60,8 @@ def features_last(function: Op, context: Context) -> Op:
 
 def _image(rw: Rewriter, op: Op, image: Value, d: ConvDims) -> tuple[Value, ConvDims]:
     """The image with features last, or with images last for the gradient of a kernel, and the dimension numbers."""
-    spatial, last = tuple(range(1, len(d.input_spatial_dimensions) + 1)), len(d.input_spatial_dimensions) + 1
+    last = len(d.input_spatial_dimensions) + 1
+    spatial = tuple(range(1, last))
     if is_kernel_gradient(op) and _fills_tiles(op):
         order = (d.input_feature_dimension, *d.input_spatial_dimensions, d.input_batch_dimension)
         roles = {"input_feature_dimension": 0, "input_batch_dimension": last}

@@ -176,12 +176,12 @@ def _orthogonal_rows(a: Matrices, vectors: bool) -> tuple[Matrices, Matrices, Ma
         top, bottom = a.part(ROWS, 0, half), a.part(ROWS, half, even)
         beside = (top * bottom.conj()).sum(COLUMNS)
         p, q = top.square().sum(COLUMNS), bottom.square().sum(COLUMNS)
-        turns = beside.size() > p.apply("sqrt") * q.apply("sqrt") * tolerance
-        turns = turns & (p > least) & (q > least)
-        r = _rotations(p, q, beside.where(turns, 0))
-        turns = joined([turns, turns], ROWS)
-        rotated = [_next_pairs(_rotated(v, r).where(turns, v), ROWS) for v in (a, *basis)]
-        return [turned | turns.any(), *rotated]
+        rotates = beside.size() > p.apply("sqrt") * q.apply("sqrt") * tolerance
+        rotates = rotates & (p > least) & (q > least)
+        r = _rotations(p, q, beside.where(rotates, 0))
+        rotates = joined([rotates, rotates], ROWS)
+        rotated = [_next_pairs(_rotated(v, r).where(rotates, v), ROWS) for v in (a, *basis)]
+        return [turned | rotates.any(), *rotated]
 
     def sweep(*state: Matrices) -> list[Matrices]:
         return steps(a.rw, even - 1, [zeros(a, 1, 1, I1), *state], step)
