@@ -6,6 +6,7 @@ import copy
 import random
 from typing import Any
 
+from random_convolutions import changed_convolution
 from random_products import changed_product
 
 Moves = dict[str, list[dict[str, Any]]]
@@ -31,6 +32,8 @@ def changed_steps(moves: Moves, seed: int) -> Moves:
     for label, own in moves.items():
         if label not in chosen:
             found[label] = own
+        elif any(move.get("loop") in ("lines", "features", "width") for move in own):
+            found[label] = changed_convolution(own, rng.randrange(1 << 30))
         elif any(move["move"] == "use_leaf" for move in own):
             found[label] = changed_product(own, {"m": 6, "n": 16, "k": 4}, rng.randrange(1 << 30))
         else:

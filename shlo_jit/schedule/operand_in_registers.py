@@ -200,21 +200,22 @@ class InRegistersSchedule(WithEpilogue):
     @property
     def terms_block(self) -> tuple[int, int] | None:
         """The variable of the outermost loop along k, and so many of its iterations that their part of all vectors
-        stays in the first-level cache while a task reads it for each of its outputs. None if that holds for all
-        iterations. A single vector may come from the second level: the matrix is then read in the order of its
-        addresses, from memory."""
+        stays in the first-level cache while a task reads it for each of its outputs: blocks of about the same size.
+        None if that holds for all iterations. A single vector may come from the second level: the matrix is then read
+        in the order of its addresses, from memory."""
         if self.are_outputs or self.dots is not None:
             return None
         v = next(v for v in self.along if v not in self.short)
         apart = (self.nest.extents[u] for u in self.short if self.vectors.along[u] > self.vectors.along[v])
         n, each = self.nest.extents[v], self.vectors.along[v] * self.factor.itemsize * self.count * math.prod(apart)
         cache = self.target.caches.l2 if self.count == 1 else self.target.caches.l1
-        room = cache // tuning.COMPUTED_VECTORS_SHARE // each
-        if v == self.lanes:
-            room = room // self.space.width * self.space.width
-        elif self.nest.extents[self.lanes] % self.space.width:
+        step = self.space.width if v == self.lanes else 1
+        if v != self.lanes and self.nest.extents[self.lanes] % self.space.width:
             return None  # the terms that fill no vector have sums of their own
-        return (v, room) if 0 < room < n and v not in self.unrolled else None
+        most = int(cache * tuning.COMPUTED_VECTORS_SHARE) // each // step * step
+        if not 0 < most < n or v in self.unrolled:
+            return None
+        return v, -(-n // (-(-n // most) * step)) * step
 
     @property
     def are_outputs(self) -> bool:

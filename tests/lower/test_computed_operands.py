@@ -41,7 +41,7 @@ def run(numbers: range) -> dict[str, int]:
             for name, value in SPREAD.items() if seed % 2 else ():
                 patch.setattr(tuning, name, value)
             patch.setattr(tuning, "COMPUTED_PRIVATE_ROWS", 1024 if seed % 3 else 4)
-            patch.setattr(tuning, "COMPUTED_VECTORS_SHARE", 64 if seed % 4 < 2 else 2)
+            patch.setattr(tuning, "COMPUTED_VECTORS_SHARE", 1 / 64 if seed % 4 < 2 else 0.5)
             try:
                 random_check.check(text, arguments, "x86-64-v3" if seed % 5 == 0 else "native")
                 threads = (1, 2, 3, 8) if seed % 10 == 1 else (1,)

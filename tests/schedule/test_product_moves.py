@@ -327,6 +327,9 @@ def run(numbers: range) -> tuple[int, int]:
         if found is None:  # no product is left of it
             continue
         label, _, own = found
+        compiled: Any = shlo_jit.compile(text, cache=False)
+        if label not in json.loads(compiled.text("moves")):  # its operand is computed in registers
+            continue
         plan = own.product.plan
         moves = changed_product(to_json(own.moves), {"m": plan.mr, "n": plan.nr, "k": plan.k_unit}, seed)
         try:
