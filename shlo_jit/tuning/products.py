@@ -167,8 +167,8 @@ than packing it. Chosen: 24 rows of 2,048 x 2,048 weights."""
 COMPUTED_VECTORS_SHARE = 0.6
 """Maximum share of the first-level cache that the parts of all rows take that are multiplied by a part of such an
 operand; of the second-level cache for a single row. The operand and sums take the rest. It changes no bits. Zen 4, 8
-rows and weights of 1536x576 in 4 bits, on one thread: 7.3 ms with whole rows (56 % of the cache), 8.2 with two blocks of
-them."""
+rows and weights of 1536x576 in 4 bits, on one thread: 7.3 ms with whole rows (56 % of the cache), 8.2 with two
+blocks."""
 FEATURES_LAST_WORK = 1 << 16
 """Minimum multiply-adds of a convolution with features first to be written with features last. Chosen: transposes of
 smaller ones take as long as they do."""
@@ -234,6 +234,11 @@ ones. Chosen."""
 GEMM_PANEL_PREFETCH = 32
 """Prefetch distance of rows of B, in steps of k, for the tallest tiles: panels come from the second-level cache, and
 prepacked panels from memory. `benchmarks.weights`."""
+GEMM_READ_AGAIN = 4
+"""One row in so many of a tile of two vectors reads its element of A from memory for both of its multiply-adds, which
+AVX-512 does in the same instruction, instead of once into a register. On Zen 4 such a tile then reaches 97 % of the
+peak instead of 94.5 %; tiles of one and of three vectors do so anyway. If all rows did, CPUs that start two
+multiply-adds of 512 bits in a cycle would start too few loads."""
 GEMM_SUM_TERMS = 128
 """Steps of k in one chain of additions of floats, a power of two; a tile adds longer sums to C in blocks. Shorter
 chains round less, but C is read and written once a block. Chosen."""

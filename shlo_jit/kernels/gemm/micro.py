@@ -13,6 +13,7 @@ from functools import cache
 from shlo_jit import tuning
 from shlo_jit.kernels.attributes import attributes
 from shlo_jit.kernels.builder import Builder, Carry, ModuleText
+from shlo_jit.kernels.function_text import hidden
 from shlo_jit.kernels.gemm.dot_instructions import dot_bf16, dot_bytes, multiply_bytes, multiply_pairs
 from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.gemm.terms import Window, all_terms, blocks_of_terms
@@ -251,6 +252,19 @@ class _Tile:
                 b.store(x, self._move(row, v))
 
 
+def _elements(b: Builder, plan: GemmPlan, groups: Sequence[V], a_rs: V, r: int, nv: int, flip: V | None) -> list[V]:
+    """Returns the element of A in row r, repeated, for each of the vectors of B that it is multiplied by."""
+    target = b.module.target
+    x = b.splat(b.load(plan.unit, row_pointer(b, groups, a_rs, r)), plan.lanes)
+    if flip is not None:
+        return [b.xor(x, flip)] * nv
+    reads_again = plan.masks and target is not None and target.is_x86 and nv == 2
+    if not reads_again or r % tuning.GEMM_READ_AGAIN:
+        return [x] * nv
+    again = [b.emit("ptr", hidden(p, "r")) for p in groups]  # LLVM would load once
+    return [x, b.splat(b.load(plan.unit, row_pointer(b, again, a_rs, r)), plan.lanes)]
+
+
 def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, nv: int, panels: int = 1) -> str:
     """Emits `void kernel(KERNEL_PARAMS)`: a tile of `rows` x `nv` vectors. With several `panels` it takes that many
     whole panels, `nv` vectors of each. Returns its name."""
@@ -293,9 +307,8 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
         new: list[V] = []
         here = [b.emit("ptr", f"freeze ptr {p.text}") for p in at]
         for r in range(rows):
-            x = b.splat(b.load(plan.unit, row_pointer(b, here, a_rs, r)), plan.lanes)
-            x = x if flip is None else b.xor(x, flip)
-            new += [multiply_add(b, plan, target, x, ys[v], acc[r * nv + v]) for v in range(nv)]
+            xs = _elements(b, plan, here, a_rs, r, nv, flip)
+            new += [multiply_add(b, plan, target, xs[v], ys[v], acc[r * nv + v]) for v in range(nv)]
         carry.next(*new, *(b.offset(p, a_cs) for p in at), b.offset(row_b, b_rs), b.offset(soon, later_step))
 
     def part(sums: Sequence[V], first: V, count: V, row_b: V, soon: V) -> list[V]:
