@@ -235,10 +235,10 @@ GEMM_PANEL_PREFETCH = 32
 """Prefetch distance of rows of B, in steps of k, for the tallest tiles: panels come from the second-level cache, and
 prepacked panels from memory. `benchmarks.weights`."""
 GEMM_READ_AGAIN = 4
-"""One row in so many of a tile of two vectors reads its element of A from memory for both of its multiply-adds, which
-AVX-512 does in the same instruction, instead of once into a register. On Zen 4 such a tile then reaches 97 % of the
-peak instead of 94.5 %; tiles of one and of three vectors do so anyway. If all rows did, CPUs that start two
-multiply-adds of 512 bits in a cycle would start too few loads."""
+"""One row in so many of a tile of two vectors of floats reads its element of A from memory for both of its
+multiply-adds, which AVX-512 does in the same instruction, instead of once into a register. On Zen 4 such a tile then
+reaches 97 % of the peak instead of 94.5 %; tiles of one and of three vectors do so anyway. Pairs of bf16 would take 7 %
+longer. If all rows did, CPUs that start two multiply-adds of 512 bits in a cycle would start too few loads."""
 GEMM_SUM_TERMS = 128
 """Steps of k in one chain of additions of floats, a power of two; a tile adds longer sums to C in blocks. Shorter
 chains round less, but C is read and written once a block. Chosen."""

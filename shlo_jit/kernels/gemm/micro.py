@@ -258,7 +258,7 @@ def _elements(b: Builder, plan: GemmPlan, groups: Sequence[V], a_rs: V, r: int, 
     x = b.splat(b.load(plan.unit, row_pointer(b, groups, a_rs, r)), plan.lanes)
     if flip is not None:
         return [b.xor(x, flip)] * nv
-    reads_again = plan.masks and target is not None and target.is_x86 and nv == 2
+    reads_again = plan.masks and is_float(plan.unit) and target is not None and target.is_x86 and nv == 2
     if not reads_again or r % tuning.GEMM_READ_AGAIN:
         return [x] * nv
     again = [b.emit("ptr", hidden(p, "r")) for p in groups]  # LLVM would load once
