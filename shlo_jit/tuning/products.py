@@ -161,6 +161,10 @@ packed. Chosen: fewer ones do not fill register tiles, and their kernels are rea
 COMPUTED_OPERAND_ROWS = 8
 """Maximum rows that an element of an operand is multiplied by while it is in a register. Chosen: their sums take half
 of the registers of AVX2."""
+BYTES_READ_ROWS = 3
+"""Maximum rows of bytes for a constant matrix of bytes with adjacent terms to be read in registers instead of panels.
+Panels of 2048x2048 take 0.46 times as long with VNNI for eight rows and 0.66 for one row, but 1.1 and 1.55 with AVX2
+alone. With adjacent outputs they take 0.33 and 0.43, and 0.88 and 1.14, so they are always read."""
 COMPUTED_OPERAND_PASSES = 3
 """Maximum times that a part of such an operand is computed, for as many rows each. With more, computing it takes longer
 than packing it. Chosen: 24 rows of 2,048 x 2,048 weights."""
