@@ -215,7 +215,8 @@ class InRegistersSchedule(WithEpilogue):
         most = int(cache * tuning.COMPUTED_VECTORS_SHARE) // each // step * step
         if not 0 < most < n or v in self.unrolled:
             return None
-        return v, -(-n // (-(-n // most) * step)) * step
+        blocks = -(-n // most)
+        return v, -(-n // (blocks * step)) * step
 
     @property
     def are_outputs(self) -> bool:
