@@ -281,6 +281,7 @@ def plan(
     from shlo_jit.ir.dynamic_values import has_dynamic_shapes
     from shlo_jit.passes.refine.elementwise_calls import elementwise_calls
     from shlo_jit.passes.refine.refine import refine_module
+    from shlo_jit.traits import Traits
 
     if has_dynamic_shapes(module):
         with stage("refine"):
@@ -299,7 +300,8 @@ def plan(
     given_up = _given_up(function, cores[-1]) if options.donate == "program" else options.donate
     check_donated(given_up, len(cores[-1].block().arguments))
     with stage("fuse"):
-        plans = [fuse(core, options.target.caches) for core in cores]
+        traits = Traits(options.target.caches, options.target.sums_bytes)
+        plans = [fuse(core, traits) for core in cores]
     pause()
     with stage("schedule"):
         schedules = _schedules(cores, plans, options, on_routine)

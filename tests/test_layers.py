@@ -16,7 +16,7 @@ import pytest
 import shlo_jit
 
 ROOT = Path(shlo_jit.__file__).parent
-BASE = "caches deep environment errors forking log reasons sizes startup suggest tuning version".split()
+BASE = "caches deep environment errors forking log reasons sizes startup suggest traits tuning version".split()
 LAYERS = (
     ("base", BASE),
     ("kernels", ["kernels", "options"]),

@@ -32,13 +32,14 @@ from shlo_jit.ops.convolution_shape import reversals
 from shlo_jit.ops.grouped import grouped_of
 from shlo_jit.ops.runs import outer_of, roles_of, run_of
 from shlo_jit.sizes import Size
+from shlo_jit.traits import Traits
 
 PRODUCT, CONVOLUTION = "stablehlo.dot_general", "stablehlo.convolution"
 FLOATS = ("f32", "f64", "bf16", "f16")
 """Element types of matrices that are read in registers: those of sums, or converted to them by few instructions."""
 
 
-def form_computed_operands(block: PlanBlock) -> None:
+def form_computed_operands(block: PlanBlock, traits: Traits) -> None:
     """Moves loops that compute an operand of a product into the product's step, and those that copy an image or a
     kernel into the convolution's."""
     grouped = [s for s in block.steps if isinstance(s, OpStep) and (g := grouped_of(s.op)) and not g.sums]
@@ -61,7 +62,7 @@ def form_computed_operands(block: PlanBlock) -> None:
                 found = _commit(steps, product, found, _other_view(steps, product, found))
                 is_committed = found is None
             product.refuse("computed operand", found)
-            if not is_committed and (candidate := matrix_as_computed(steps, product)) is not None:
+            if not is_committed and (candidate := matrix_as_computed(steps, product, traits)) is not None:
                 _commit(steps, product, candidate)
         steps.finish()
 
@@ -79,7 +80,7 @@ class Candidate(NamedTuple):
     operand: ComputedOperand
 
 
-def matrix_as_computed(steps: Steps, product: OpStep) -> Candidate | None:
+def matrix_as_computed(steps: Steps, product: OpStep, traits: Traits) -> Candidate | None:
     """Returns a loop that only reads the matrix of a product of a few vectors, as if it computed the matrix. The matrix
     is then read once, in registers, and nothing is packed. A sum over such products runs on their tiles. None if the
     product packs the matrix, or has it packed once for many products."""
@@ -94,7 +95,9 @@ def matrix_as_computed(steps: Steps, product: OpStep) -> Candidate | None:
     is_summed = are_bytes and summed(steps, product) is not None
     if _vectors(op, side) > tuning.COMPUTED_OPERAND_ROWS and not is_summed:
         return None
-    if are_bytes and not is_summed and _is_constant(matrix) and not _reads_few_bytes(op, side):
+    # Four terms share a lane of panels: without instructions for that, adjacent terms are read in registers.
+    takes_panels = traits.sums_bytes or not _has_adjacent_terms(op, side)
+    if are_bytes and not is_summed and _is_constant(matrix) and takes_panels:
         return None
     if not are_bytes and (_is_packed_once(steps, matrix) or _is_computed(steps, matrix)):
         return None
@@ -112,13 +115,11 @@ def matrix_as_computed(steps: Steps, product: OpStep) -> Candidate | None:
     return Candidate(0, writer, [], *placed)
 
 
-def _reads_few_bytes(op: Op, side: int) -> bool:
-    """Whether a product of bytes reads a constant matrix in registers: that of few vectors with adjacent terms. Panels,
-    in which four terms share a lane, are multiplied faster by the instructions for that."""
+def _has_adjacent_terms(op: Op, side: int) -> bool:
+    """Whether the terms of an operand's last sum are adjacent in memory."""
     r = roles_of(op)
     contracting = r.rhs_contracting if side else r.lhs_contracting
-    are_adjacent = bool(contracting) and contracting[-1] == op.operands[side].tensor.rank - 1
-    return are_adjacent and _vectors(op, side) <= tuning.BYTES_READ_ROWS
+    return bool(contracting) and contracting[-1] == op.operands[side].tensor.rank - 1
 
 
 def _is_packed_once(steps: Steps, matrix: Value) -> bool:

@@ -10,7 +10,6 @@ each of its elements once anyway, else by a separate nest. Each decision records
 from __future__ import annotations
 
 from shlo_jit import tuning
-from shlo_jit.caches import PLAIN, Caches
 from shlo_jit.fuse.computed_operands import form_computed_operands
 from shlo_jit.fuse.epilogue import attach_epilogues
 from shlo_jit.fuse.grouping import TERMINATORS, Grouping, has_plain_body, is_fusible, is_inline_constant, is_packed_view
@@ -36,35 +35,36 @@ from shlo_jit.ops.bodies import CONTROL
 from shlo_jit.ops.ranged import adds_zeros, is_ranged, whole_product
 from shlo_jit.reasons import Reason
 from shlo_jit.sizes import equal
+from shlo_jit.traits import PLAIN_TRAITS, Traits
 
 
-def fuse(function: Op, caches: Caches = PLAIN) -> PlanBlock:
-    """Returns the steps of a function of core ops, for a CPU with these caches."""
-    return fuse_block(function.block(), caches)
+def fuse(function: Op, traits: Traits = PLAIN_TRAITS) -> PlanBlock:
+    """Returns the steps of a function of core ops, for a CPU with these traits."""
+    return fuse_block(function.block(), traits)
 
 
-def fuse_block(block: Block, caches: Caches) -> PlanBlock:
+def fuse_block(block: Block, traits: Traits) -> PlanBlock:
     """Returns the steps of a block, including those of the blocks inside its control flow."""
-    return _Fusion(block, caches).run()
+    return _Fusion(block, traits).run()
 
 
-def fuse_control(op: Op, position: int, caches: Caches) -> ControlStep:
+def fuse_control(op: Op, position: int, traits: Traits) -> ControlStep:
     """Returns the step of a control-flow op, with the steps of its blocks."""
     if op.name != "stablehlo.while":
-        return ControlStep(position=position, op=op, blocks=[fuse_block(r.block, caches) for r in op.regions])
+        return ControlStep(position=position, op=op, blocks=[fuse_block(r.block, traits) for r in op.regions])
     found = interchange_loop(op)
     if isinstance(found, Refusal):
-        blocks = [fuse_block(op.block(0), caches), _Fusion(op.block(1), caches, in_loop=True).run()]
+        blocks = [fuse_block(op.block(0), traits), _Fusion(op.block(1), traits, in_loop=True).run()]
         return ControlStep(position=position, op=op, blocks=blocks, refused={"interchange": found})
-    return ControlStep(position=position, op=op, blocks=[fuse_block(op.block(0), caches), found])
+    return ControlStep(position=position, op=op, blocks=[fuse_block(op.block(0), traits), found])
 
 
 class _Fusion(Grouping):
     """The backward sweep over a block. `in_loop`: the block is the body of a while."""
 
-    def __init__(self, block: Block, caches: Caches, in_loop: bool = False):
+    def __init__(self, block: Block, traits: Traits, in_loop: bool = False):
         super().__init__(block)
-        self.caches = caches
+        self.traits = traits
         self.states = {*block.terminator.operands} if in_loop else set[Value]()
         self.inner: dict[int, list[Value]] = {}
         """Id of a block inside control flow -> the values that it reads from outside."""
@@ -104,11 +104,11 @@ class _Fusion(Grouping):
         steps = ordered(self.steps, self.producers, self.readers)
         outside, acts = outside_values(self.block, self.inner), any(map(step_acts, steps))
         block = PlanBlock(self.block, steps, results, outside, acts)
-        form_row_blocks(block)
+        form_row_blocks(block, self.traits)
         drop_ranges(block)
         attach_epilogues(block)
-        form_line_tiles(block, self.caches)
-        form_computed_operands(block)
+        form_line_tiles(block, self.traits.caches)
+        form_computed_operands(block, self.traits)
         gather_products(block)
         return block
 
@@ -125,7 +125,7 @@ class _Fusion(Grouping):
     def kernel(self, op: Op, position: int) -> None:
         """Adds the step of an op that has a dedicated kernel, or of control flow."""
         if op.name in CONTROL:
-            step: Step = fuse_control(op, position, self.caches)
+            step: Step = fuse_control(op, position, self.traits)
             for block in step.blocks:
                 self.inner[id(block.block)] = block.outside
                 for value in block.outside:

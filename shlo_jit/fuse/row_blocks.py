@@ -31,17 +31,18 @@ from shlo_jit.ir.core import Op, Value
 from shlo_jit.ops.row_tasks import min_rows_per_task
 from shlo_jit.ops.runs import extents_of, is_split
 from shlo_jit.sizes import Size, equal, hint_of
+from shlo_jit.traits import Traits
 
 PRODUCT = "stablehlo.dot_general"
 WINDOWS = ("stablehlo.convolution", "stablehlo.reduce_window")
 Stage = NestStep | OpStep
 
 
-def form_row_blocks(block: PlanBlock) -> None:
+def form_row_blocks(block: PlanBlock, traits: Traits) -> None:
     """Makes groups of steps run by blocks of rows. The block's steps stay in a valid order. Sizes of caches decide
     nothing here, because a row program in a group may add up in another order than alone."""
     if any(is_product(step) for step in block.steps):
-        _Forming(block).run()
+        _Forming(block, traits).run()
 
 
 def is_product(step: Step | None) -> TypeGuard[OpStep]:
@@ -189,8 +190,9 @@ def features_of(products: Sequence[OpStep]) -> int:
 
 
 class _Forming(Steps):
-    def __init__(self, block: PlanBlock):
+    def __init__(self, block: PlanBlock, traits: Traits):
         super().__init__(block)
+        self.traits = traits
         self.before_copies: dict[int, Nest] = {}
         """Id of a loop's step -> its nest before `unrolled_copies`."""
         products = [s for s in block.steps if is_product(s)]
@@ -216,7 +218,7 @@ class _Forming(Steps):
         that reason: it has few rows, or an operand that is larger than a block's."""
         found = computed_operand(self, product)
         if not isinstance(found, Candidate):
-            found = matrix_as_computed(self, product)
+            found = matrix_as_computed(self, product, self.traits)
         if not isinstance(found, Candidate) or not found.operand.side:
             return False
         rows, nbytes = extents_of(product.op)[1], product.op.operands[1].tensor.nbytes

@@ -84,6 +84,11 @@ class Target:
         return self.arch == "aarch64" and ("+dotprod" if same_sign else "+i8mm") in self.features.split(",")
 
     @property
+    def sums_bytes(self) -> bool:
+        """Whether an instruction multiplies four bytes in each lane and adds up the products."""
+        return self.has_vnni or self.has_byte_dot(same_sign=True)
+
+    @property
     def is_x86(self) -> bool:
         return self.arch == "x86_64"
 

@@ -338,17 +338,10 @@ def _of_matrix(
     outputs, source = math.prod(nest.extents[v] for v in free), op.operands[1 - side].tensor.storage
     outputs = outputs if copies else 0
     vectors = lay_out(source, factor, nest, along, lanes, layout, side, rows, outputs, dots)
-    registers = space.width // target.lanes(acc.bits) // (1 if dots is None else dots.per_lane)
     inner = short_of(nest, along, lanes) if lanes in along else [v for v in free if free[v] < free[lanes]]
     if math.prod(nest.extents[v] for v in inner) > MOST_IN_UNIT or not free:
         return None
-    together = 1 if lanes in free else outputs_together(target, nest, space, lanes, count, registers, dots)
-    are_kept = dots is None and places_in_registers(target, acc, space.width, nest, free, lanes, count) > 0
-    blocks = blocks_of(nest, along, steps_of(target, acc, space.width, are_kept, dots))
-    products = math.prod(nest.extents[v] for v in batch)
-    most = 1 if is_whole or passes > 1 or is_chain(acc, target) else -(-tuning.COMPUTED_OPERAND_UNITS // products)
-    chunk, parts, split = divide(nest, along, free, lanes, count, acc, space.width, together, blocks, most)
-    return InRegistersSchedule(
+    found = InRegistersSchedule(
         side=side,
         nest=nest,
         offsets=offsets,
@@ -367,12 +360,28 @@ def _of_matrix(
         source=source,
         acc=acc,
         dots=dots,
-        together=together,
-        chunk=chunk,
-        parts=parts,
-        split=split,
+        together=1,
+        chunk=1,
+        parts=1,
+        split=lanes,
         epilogue=None,
     )
+    return _with_units(found, is_whole=is_whole)
+
+
+def _with_units(s: InRegistersSchedule, *, is_whole: bool) -> InRegistersSchedule:
+    """Returns the schedule, divided into units of work. `is_whole`: the terms are not summed in parts."""
+    nest, width, free = s.nest, s.space.width, s.free
+    together = 1
+    if s.lanes not in free:
+        registers = width // s.target.lanes(s.acc.bits) // (1 if s.dots is None else s.dots.per_lane)
+        vector_bytes = math.prod(nest.extents[v] for v in s.along) * s.factor.itemsize
+        together = outputs_together(s.target, nest, s.space, s.lanes, s.count, vector_bytes, registers, s.dots)
+    products = math.prod(nest.extents[v] for v in s.batch)
+    is_whole = is_whole or s.passes > 1 or is_chain(s.acc, s.target)
+    most = 1 if is_whole else -(-tuning.COMPUTED_OPERAND_UNITS // products)
+    chunk, parts, split = divide(nest, s.along, free, s.lanes, s.count, s.acc, width, together, s.blocks, most)
+    return replace(s, together=together, chunk=chunk, parts=parts, split=split)
 
 
 def _places(side: int, result: Placed) -> Outputs:

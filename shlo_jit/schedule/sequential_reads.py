@@ -24,7 +24,7 @@ def are_terms_sequential(s: InRegistersSchedule, key: Key) -> bool:
     comes too late for narrow elements, which take much arithmetic per line."""
     if s.terms_block is not None or bits_in_memory(key[0]) < 16 or not adjoin(s, key):
         return False
-    return s.together == 1 or row_bytes(s, key) < tuning.GEMM_VECTOR_SHORT
+    return s.together == 1 or row_bytes(s, key) < tuning.SEQUENTIAL_ROW_BYTES
 
 
 def are_outputs_sequential(s: InRegistersSchedule, key: Key, loop: int) -> bool:

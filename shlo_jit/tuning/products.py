@@ -161,10 +161,6 @@ packed. Chosen: fewer ones do not fill register tiles, and their kernels are rea
 COMPUTED_OPERAND_ROWS = 8
 """Maximum rows that an element of an operand is multiplied by while it is in a register. Chosen: their sums take half
 of the registers of AVX2."""
-BYTES_READ_ROWS = 3
-"""Maximum rows of bytes for a constant matrix of bytes with adjacent terms to be read in registers instead of panels.
-Panels of 2048x2048 take 0.46 times as long with VNNI for eight rows and 0.66 for one row, but 1.1 and 1.55 with AVX2
-alone. With adjacent outputs they take 0.33 and 0.43, and 0.88 and 1.14, so they are always read."""
 COMPUTED_OPERAND_PASSES = 3
 """Maximum times that a part of such an operand is computed, for as many rows each. With more, computing it takes longer
 than packing it. Chosen: 24 rows of 2,048 x 2,048 weights."""
@@ -191,6 +187,11 @@ FLOATS_READ_TERMS = 32
 """Minimum terms of a product that reads a matrix of floats in registers. Chosen: fewer hardly fill a vector."""
 COMPUTED_OPERAND_SUMS = 16 << 10
 """Maximum bytes of sums that such a task keeps: half of a first-level cache. Chosen."""
+COMPUTED_VECTORS_BYTES = 16 << 10
+"""Minimum bytes of the vectors for several outputs of wide elements to be computed together, with lanes of terms: half
+of a first-level cache, so that all outputs would read them from the second level. One thread of Zen 4 reads 8 matrices
+of 2048x4096 in f32 for one vector each at 26 instead of 18 GB/s, of 4096x2048 at 28 instead of 30; for two vectors
+each at 22 instead of 14, and 23 instead of 20. The same on every CPU, so that units of work are."""
 COMPUTED_FAR_BYTES = 4 << 20
 """Minimum bytes of the arrays that such an operand is computed from for units of work to have long runs of them, and
 parts of the terms. `lowbit.py`. The same on every CPU: the parts order the sums."""
@@ -232,9 +233,13 @@ the same rows. One thread of a Zen 4: rows of 2 KB take 1.17 times as long so, o
 GEMM_VECTOR_ALONG = 512
 """Prefetch distance along a row in bytes. 3000x3000, one thread of a Zen 4, relative to OpenBLAS: 0.97, without
 prefetches 0.99, of the next rows 1.07, 2048 bytes ahead 1.30."""
-GEMM_VECTOR_SHORT = 256
-"""Maximum bytes of a row for row-by-row products to prefetch the following rows: the hardware prefetcher follows longer
-ones. Chosen."""
+GEMM_VECTOR_ROW = 32 << 10
+"""Maximum bytes of a row for eight rows at a time to prefetch the next eight. One thread of a Zen 4, f32, without
+prefetches: rows of 3 KiB from memory take 1.35 times as long, of 8 KiB 1.26, of 16 KiB 1.25, of 64 KiB 0.97, of 4 MB
+0.55; rows of 4 KiB from the second-level cache 0.83."""
+SEQUENTIAL_ROW_BYTES = 256
+"""Maximum bytes of a row for the hardware to prefetch several rows that are read together and follow each other.
+Chosen."""
 GEMM_PANEL_PREFETCH = 32
 """Prefetch distance of rows of B, in steps of k, for the tallest tiles: panels come from the second-level cache, and
 prepacked panels from memory. `benchmarks.weights`."""

@@ -14,6 +14,7 @@ from shlo_jit.schedule.choice import Note
 from shlo_jit.schedule.kernel import NOTHING, KernelSchedule
 from shlo_jit.schedule.schedule import Context, schedule
 from shlo_jit.text.parser import parse_module
+from shlo_jit.traits import Traits
 
 AVX512 = Target(
     name="made up",
@@ -60,7 +61,7 @@ def core_of(text: str, calls: frozenset[str] = frozenset()) -> Op:
 
 def plan_of(text: str, calls: frozenset[str] = frozenset(), target: Target = AVX512) -> PlanBlock:
     """Returns the steps of a program's entry function."""
-    return fuse(core_of(text, calls), target.caches)
+    return fuse(core_of(text, calls), Traits(target.caches, target.sums_bytes))
 
 
 def schedules(

@@ -11,8 +11,9 @@ from __future__ import annotations
 from functools import partial
 
 from shlo_jit.kernels.builder import Builder, ModuleText
-from shlo_jit.kernels.gemm.micro import attributes, fold, fold_together, lane_masks, multiply_add
+from shlo_jit.kernels.gemm.micro import attributes, lane_masks, multiply_add
 from shlo_jit.kernels.gemm.precision import GemmPlan
+from shlo_jit.kernels.lane_sums import fold, fold_together
 from shlo_jit.kernels.llvm_values import V, const, i64, is_float, lanes, vector
 from shlo_jit.kernels.target import Target
 

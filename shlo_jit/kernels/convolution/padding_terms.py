@@ -15,9 +15,10 @@ from shlo_jit.kernels.convolution.input import FRAME, Arguments, dot
 from shlo_jit.kernels.convolution.margins import input_place, is_inside
 from shlo_jit.kernels.convolution.shape import conv_plan
 from shlo_jit.kernels.convolution.windows import multiply_add
-from shlo_jit.kernels.gemm.micro import attributes, fold
+from shlo_jit.kernels.gemm.micro import attributes
 from shlo_jit.kernels.gemm.pack import convert
 from shlo_jit.kernels.gemm.precision import GemmTypes, itemsize, storage
+from shlo_jit.kernels.lane_sums import fold
 from shlo_jit.kernels.llvm_values import V, const, i64, vector
 from shlo_jit.kernels.target import Target
 

@@ -17,7 +17,7 @@ from shlo_jit.kernels.function_text import hidden
 from shlo_jit.kernels.gemm.dot_instructions import dot_bf16, dot_bytes, multiply_bytes, multiply_pairs
 from shlo_jit.kernels.gemm.precision import GemmPlan
 from shlo_jit.kernels.gemm.terms import Window, all_terms, blocks_of_terms
-from shlo_jit.kernels.llvm_values import V, const, i64, is_float, lanes, vector
+from shlo_jit.kernels.llvm_values import V, const, i64, is_float, vector
 from shlo_jit.kernels.routine import FINAL
 from shlo_jit.kernels.target import Target
 
@@ -144,34 +144,6 @@ def multiply_add(b: Builder, plan: GemmPlan, target: Target, x: V, y: V, acc: V)
     return b.add(b.mul(x, y), acc)
 
 
-def fold(b: Builder, x: V) -> V:
-    """Returns the sum of the lanes, adding the upper half to the lower half in each step."""
-    add = b.fadd if is_float(x.type) else b.add
-    while (n := lanes(x.type)) > 1:
-        low, high = b.shuffle(x, None, range(n // 2)), b.shuffle(x, None, range(n // 2, n))
-        if n == 2:
-            low, high = b.extract(x, 0), b.extract(x, 1)
-        x = add(low, high)
-    return x
-
-
-def fold_together(b: Builder, sums: Sequence[V]) -> V:
-    """Sums each vector horizontally. There are at most as many vectors as lanes. Returns a vector with at least one
-    lane for each sum."""
-    n = part = lanes(sums[0].type)
-    add = b.fadd if is_float(sums[0].type) else b.add
-    xs = [*sums, *[const(sums[0].type, 0)] * (-len(sums) % (1 << (len(sums) - 1).bit_length()))]
-    while part > 1:
-        half = part // 2
-        starts = [v * n + at for v in range(min(2, len(xs))) for at in range(0, n, part)]
-        low = [start + i for start in starts for i in range(half)]
-        high = [i + half for i in low]
-        pairs = zip(xs[::2], xs[1::2] or [None], strict=True)
-        xs = [add(b.shuffle(x, y, low), b.shuffle(x, y, high)) for x, y in pairs]
-        n, part = len(low), half
-    return xs[0]
-
-
 def hidden_flip(b: Builder, unit: str) -> V:
     """Returns the vector whose exclusive or adds 128 to every byte. LLVM must not know its value: it would make a
     scalar of it, and three instructions of a load that broadcasts and flips."""
@@ -265,6 +237,13 @@ def _elements(b: Builder, plan: GemmPlan, groups: Sequence[V], a_rs: V, r: int, 
     return [x, b.splat(b.load(plan.unit, row_pointer(b, again, a_rs, r)), plan.lanes)]
 
 
+def _in_panels(b: Builder, first: V, v: int, per_panel: int, b_panel: V, nbytes: int) -> V:
+    """Returns the address of vector v in the row (or header) of B at `first`; a vector has `nbytes` bytes, and panels
+    of `per_panel` vectors are `b_panel` bytes apart."""
+    panel, nth = divmod(v, per_panel)
+    return b.offset(first, b.add(b.mul(b_panel, panel), nth * nbytes) if panel else nth * nbytes)
+
+
 def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, nv: int, panels: int = 1) -> str:
     """Emits `void kernel(KERNEL_PARAMS)`: a tile of `rows` x `nv` vectors. With several `panels` it takes that many
     whole panels, `nv` vectors of each. Returns its name."""
@@ -272,20 +251,15 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
     b = module.function(name, KERNEL_PARAMS, attributes=tile_attributes(target))
     a, a_rs, a_cs, bp, b_rs, c, c_rs, start, start_rs, k, n, runs, run_stride, *others = b.params
     later, later_step, b_panel, skipped, before = others
-    nv *= panels
+    per_panel, nv = nv, nv * panels
     tile = _Tile(b, plan, nv, n if panels == 1 else None)
-
-    def in_panels(first: V, v: int, nbytes: int) -> V:
-        """Returns the address of vector v in the row (or header) of B at `first`; a vector has `nbytes` bytes."""
-        panel, nth = divmod(v, plan.nv) if panels > 1 else (0, v)
-        return b.offset(first, b.add(b.mul(b_panel, panel), nth * nbytes) if panel else nth * nbytes)
 
     ends = row_pointers(b, c, c_rs, rows)
     _prefetch_results(b, [row_pointer(b, ends, c_rs, r) for r in range(rows)], nv, plan)
     acc_type = vector(plan.acc, plan.lanes)
     sums = tile.load_rows(start, start_rs, rows) if plan.in_order else [const(acc_type, 0)] * (rows * nv)
     if plan.header:
-        heads = [b.load(acc_type, in_panels(bp, v, plan.lanes * 4)) for v in range(nv)]
+        heads = [b.load(acc_type, _in_panels(b, bp, v, per_panel, b_panel, plan.lanes * 4)) for v in range(nv)]
         sums, bp = heads * rows, b.offset(bp, plan.header)
     unit = vector(plan.unit, plan.lanes)
     flip = hidden_flip(b, unit) if plan.flips_a else None
@@ -302,7 +276,7 @@ def emit_kernel(module: ModuleText, plan: GemmPlan, target: Target, rows: int, n
         for v in range(nv):
             if fetches:
                 b.prefetch(b.offset(row_b, b.add(ahead, v * plan.lanes * plan.unit_bytes)))
-            p = in_panels(row_b, v, plan.lanes * plan.unit_bytes)
+            p = _in_panels(b, row_b, v, per_panel, b_panel, plan.lanes * plan.unit_bytes)
             ys.append(b.masked_load(unit, p, tile.masks[v]) if in_place else b.load(unit, p))
         new: list[V] = []
         here = [b.emit("ptr", f"freeze ptr {p.text}") for p in at]

@@ -15,18 +15,17 @@ from shlo_jit import tuning
 from shlo_jit.kernels.builder import Builder, ModuleText
 from shlo_jit.kernels.gemm import policy
 from shlo_jit.kernels.gemm.blocks import Frame, ceil_div
-from shlo_jit.kernels.gemm.micro import attributes, fold, lane_masks
+from shlo_jit.kernels.gemm.micro import attributes, lane_masks
 from shlo_jit.kernels.gemm.pack import convert
 from shlo_jit.kernels.gemm.precision import GemmPlan, itemsize, storage
 from shlo_jit.kernels.gemm.staged_numbers import Registers
+from shlo_jit.kernels.lane_sums import fold
 from shlo_jit.kernels.llvm_values import V, const, i64, vector
 from shlo_jit.kernels.target import Target
 from shlo_jit.kernels.threads import jobs
 
 STEPS = 8
 """Steps of k, or rows, computed together."""
-LINE = 64
-"""Bytes of a cache line."""
 
 
 class _Vector:
@@ -180,17 +179,25 @@ def _dot(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
     out = b.alloca("i8", STEPS * plan.out_bytes)
     goes_on = b.icmp("ne", f.get("k0"), 0)
     row = b.mul(k, v.size)
-    short, ahead = b.icmp("sle", row, tuning.GEMM_VECTOR_SHORT), b.mul(stride, v.steps_ahead(row))
-    with b.loop(o0, o1, STEPS) as o:
-        rows = [b.offset(matrix, b.mul(b.min_(b.add(o, r), last), stride)) for r in range(STEPS)]
-        with b.if_(short), b.loop(0, row, LINE, "line") as at:
-            for r in rows:
-                b.prefetch(b.offset(b.offset(r, at), ahead), locality=2)
+    ahead = b.mul(stride, v.steps_ahead(row))
+    is_short = b.icmp("sle", row, tuning.GEMM_VECTOR_ROW)
+
+    def sums_of(rows: list[V], *, prefetches: bool) -> list[V]:
+        """Returns the sums of whole vectors of each row."""
         with b.loop_carry(0, whole, [const(acc, 0)] * STEPS, n) as c:
             at = b.mul(c.index, v.size)
             part = v.load(b.offset(x, at), n)
-            c.next(*(v.fma(v.load(b.offset(r, at), n), part, s) for r, s in zip(rows, c.values, strict=True)))
-        with b.loop_carry(whole, k, [fold(b, s) for s in c.values]) as rest:
+            here = [b.offset(r, at) for r in rows]
+            if prefetches:
+                for p in here:
+                    b.prefetch(b.offset(p, ahead), locality=2)
+            c.next(*(v.fma(v.load(p, n), part, s) for p, s in zip(here, c.values, strict=True)))
+        return c.values
+
+    with b.loop(o0, o1, STEPS) as o:
+        rows = [b.offset(matrix, b.mul(b.min_(b.add(o, r), last), stride)) for r in range(STEPS)]
+        sums = b.if_else(is_short, lambda: sums_of(rows, prefetches=True), lambda: sums_of(rows, prefetches=False))
+        with b.loop_carry(whole, k, [fold(b, s) for s in sums]) as rest:
             at = b.mul(rest.index, v.size)
             part = v.load(b.offset(x, at), 1)
             rest.next(*(v.fma(v.load(b.offset(r, at), 1), part, s) for r, s in zip(rows, rest.values, strict=True)))
@@ -199,8 +206,8 @@ def _dot(v: _Vector, f: Frame, matrix: V, x: V, y: V, o0: V, o1: V) -> None:
         with b.loop(0, b.min_(b.sub(o1, o), STEPS)) as r:
             value = b.load(plan.out, b.offset(out, b.mul(r, plan.out_bytes)))
             place = b.offset(y, b.mul(b.add(o, r), y_stride))
-            sums = b.if_else(goes_on, lambda: [v.add(b.load(plan.out, place), value)], lambda: [value])
-            b.store(sums[0], place)
+            [value] = b.if_else(goes_on, lambda: [v.add(b.load(plan.out, place), value)], lambda: [value])
+            b.store(value, place)
 
 
 class _Picked:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from shlo_jit import tuning
 from shlo_jit.ir import index as ix
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.gemm.micro import fold
+from shlo_jit.kernels.lane_sums import fold
 from shlo_jit.kernels.llvm_values import V, const, i64, is_float, lanes, vector
 from shlo_jit.lower.elements.registers import memory_type, to_memory
 from shlo_jit.lower.kernels.group_terms import GroupTerms, place_of

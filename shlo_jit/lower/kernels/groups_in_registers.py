@@ -14,7 +14,7 @@ from functools import partial
 from shlo_jit.fuse.plan import ComputedOperandStep
 from shlo_jit.ir.core import Value
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.gemm.micro import fold
+from shlo_jit.kernels.lane_sums import fold
 from shlo_jit.kernels.llvm_values import V, const, vector
 from shlo_jit.lower.kernels.group_terms import GroupTerms
 from shlo_jit.lower.kernels.groups_by_outputs import LanesOfOutputs

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Key
 from shlo_jit.ir.index import variables
-from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.gemm.micro import fold, fold_together
-from shlo_jit.kernels.llvm_values import V, const, i64, is_float, lanes, vector
+from shlo_jit.kernels.lane_sums import fold, fold_each
+from shlo_jit.kernels.llvm_values import V, const, i64, is_float, vector
 from shlo_jit.lower.elements.nibble_tables import ENTRIES
 from shlo_jit.lower.kernels.converted_rows import ConvertedRows
 from shlo_jit.lower.kernels.units_in_registers import UnitWriter, Variables
@@ -98,7 +97,7 @@ class Terms:
         """Adds up the lanes of sums, and stores the results."""
         b, s, w = self.b, self.s, self.w
         n = s.together * s.count
-        totals = _folded(b, sums[:n])
+        totals = fold_each(b, sums[:n])
         if len(sums) > n:
             add = b.fadd if is_float(w.acc) else b.add
             totals = [add(total, more) for total, more in zip(totals, sums[n:], strict=True)]
@@ -264,16 +263,3 @@ class Terms:
                 for i, element in enumerate(elements):
                     found[i * s.count + r] = w.multiply_add(factor, element, found[i * s.count + r])
         return found
-
-
-def _folded(b: Builder, sums: Sequence[V]) -> list[V]:
-    """The sum of the lanes of each vector. Those of several vectors are added together, in the same order."""
-    found, most = list[V](), lanes(sums[0].type)
-    for first in range(0, len(sums), most):
-        some = sums[first : first + most]
-        if len(some) == 1:
-            found.append(fold(b, some[0]))
-            continue
-        together = fold_together(b, some)
-        found += [b.extract(together, i) for i in range(len(some))]
-    return found

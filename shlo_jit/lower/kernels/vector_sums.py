@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shlo_jit.kernels.builder import Builder
-from shlo_jit.kernels.gemm.micro import fold
+from shlo_jit.kernels.lane_sums import fold
 from shlo_jit.kernels.llvm_values import V, const, i64, vector
 
 LANES = 8
