@@ -3,6 +3,8 @@ part of more rows."""
 
 from __future__ import annotations
 
+import re
+
 import guarded
 import ml_dtypes
 import numpy as np
@@ -112,6 +114,74 @@ def test_long_rows_are_read_in_blocks(kind: str) -> None:
     np.testing.assert_array_equal(one(x, w), exact.astype(dtype))
     for other in others:
         np.testing.assert_array_equal(one(x, w), other(x, w))
+
+
+@pytest.mark.parametrize("m", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+def test_outputs_of_long_vectors_are_computed_together(m: int, kind: str) -> None:
+    """As many as the rows of 8 allow; 13 rows have some left. The result is that of one output after the other."""
+    rng = np.random.default_rng(m)
+    k, n = 9001, 13
+    dtype = np.float32 if kind == "f32" else ml_dtypes.bfloat16
+    x, w = rng.integers(-3, 4, (2, m, k)).astype(dtype), rng.integers(-3, 4, (2, n, k)).astype(dtype)
+    text = batched(2, m, k, n, kind, True)
+    one, *others = (guarded.compile(text, cache=False, threads=threads) for threads in (1, 2, 3, 8))
+    short = batched(2, m, 600, 200, kind, True)
+    sums = [
+        len(re.findall(r"call <\d+ x float> @llvm\.(?:fma|x86\S+dpbf16ps)", exe.text("lowered")))
+        for exe in (one, guarded.compile(short, cache=False))
+    ]
+    assert sums[0] > sums[1] > 0, sums
+    exact = x.astype(np.float64) @ w.astype(np.float64).transpose(0, 2, 1)
+    np.testing.assert_array_equal(one(x, w), exact.astype(dtype))
+    for other in others:
+        np.testing.assert_array_equal(one(x, w), other(x, w))
+
+
+VECTOR = """func.func @main(%x: tensor<1x{k}x{kind}>, %w: tensor<{n}x{k}x{kind}>) -> tensor<1x{n}xf32> {{
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [1]
+    : (tensor<1x{k}x{kind}>, tensor<{n}x{k}x{kind}>) -> tensor<1x{n}xf32>
+  return %0 : tensor<1x{n}xf32>
+}}"""
+
+
+@pytest.mark.parametrize("k", [64, 100, 1001, tuning.GEMM_VECTOR_ROW // 2 + 8])
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+def test_a_vector_by_rows_of_adjacent_terms(k: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are shorter and longer than those for which the following rows are prefetched."""
+    for name in ("SMALL_PRODUCT", "SMALL_PRODUCT_STRIDED", "SMALL_VECTOR_PRODUCT"):  # it stays a product
+        monkeypatch.setattr(tuning, name, 0)
+    rng = np.random.default_rng(k)
+    dtype, n = np.float32 if kind == "f32" else ml_dtypes.bfloat16, 203
+    x, w = rng.integers(-3, 4, (1, k)).astype(dtype), rng.integers(-3, 4, (n, k)).astype(dtype)
+    text = VECTOR.format(k=k, n=n, kind=kind)
+    one, *others = (guarded.compile(text, cache=False, threads=threads) for threads in (1, 2, 3, 8))
+    assert "matrix times 1 vector" in one.text("schedule")
+    np.testing.assert_array_equal(one(x, w), x.astype(np.float32) @ w.astype(np.float32).T)
+    for other in others:
+        np.testing.assert_array_equal(one(x, w), other(x, w))
+
+
+CONSTANT_BYTES = """func.func @main(%x: tensor<1x512xi8>) -> tensor<1x512xi32> {{
+  %w = stablehlo.constant dense<"0x{data}"> : tensor<512x512xi8>
+  %0 = stablehlo.dot_general %x, %w, contracting_dims = [1] x [{d}]
+    : (tensor<1x512xi8>, tensor<512x512xi8>) -> tensor<1x512xi32>
+  return %0 : tensor<1x512xi32>
+}}"""
+
+
+@pytest.mark.skipif(not resolve().is_x86, reason="names targets of x86")
+@pytest.mark.parametrize(("target", "d", "are_read"), [("x86-64-v3", 1, True), ("x86-64-v3", 0, False)])
+def test_constant_bytes_are_panels_where_instructions_sum_them(target: str, d: int, are_read: bool) -> None:
+    """Without such instructions, adjacent terms are read in registers."""
+    w = np.random.default_rng(0).integers(-128, 128, (512, 512)).astype(np.int8)
+    x = np.random.default_rng(1).integers(-128, 128, (1, 512)).astype(np.int8)
+    text = CONSTANT_BYTES.format(data=w.tobytes().hex(), d=d)
+    exact = x.astype(np.int32) @ (w.T if d else w).astype(np.int32)
+    for name, is_read in ((target, are_read), ("native", are_read and not resolve().sums_bytes)):
+        exe = guarded.compile(text, cache=False, target=name)
+        assert ("computed in registers" in exe.text("schedule")) == is_read, name
+        np.testing.assert_array_equal(exe(x), exact)
 
 
 def prefetches(batch: int, m: int, k: int, n: int, kind: str, is_transposed: bool) -> int:

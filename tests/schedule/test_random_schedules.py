@@ -27,6 +27,7 @@ from random_stencils import random_stencil
 from shlo_jit import parse, pipeline, tuning
 from shlo_jit.check_options import given_moves
 from shlo_jit.codegen.target import resolve
+from shlo_jit.errors import UsageValueError
 from shlo_jit.options import CompileOptions, OptionError
 from shlo_jit.stages import show
 
@@ -128,11 +129,15 @@ def run(seeds: Iterable[int], counts: Counts) -> Counts:
 
 
 def attempt(text: str, arguments: list[np.ndarray], given: Moves) -> str:
-    """Checks the results with a schedule, unless it is refused with a reason code."""
+    """Checks the results with a schedule, unless it is refused: with a reason code, or because a move names a loop that
+    such moves do not have."""
     try:
         random_check.check(text, arguments, schedule=given)
     except OptionError as error:
         assert str(error).endswith("]") and "schedule: " in str(error), error
+        return "refused"
+    except UsageValueError as error:
+        assert str(error).startswith("schedule: step ") and "loop is a whole number" in str(error), error
         return "refused"
     return "legal"
 
