@@ -274,6 +274,19 @@ def joined_before(p: Program) -> None:
     p.norm()
 
 
+def joined_products(p: Program) -> None:
+    """Two loops write parts of images that nothing else reads; each reads another result of two products."""
+    p.convolution(3, 1, (1, 1), 0)
+    p.finish()
+    p.product(4)
+    p.finish()
+    p.product(16)
+    other, shape = p.last, p.shape
+    p.product(16)
+    p.norm()
+    p.join(other, shape)
+
+
 def stacked(p: Program) -> None:
     """A loop writes the lines of all images as those of one."""
     n, h, w, c = p.shape
@@ -311,7 +324,7 @@ def narrowed(p: Program) -> None:
 
 WRITERS = (
     *(bottleneck, pooled, column, skipped, stem, block, normalized, patches, normalized_between),
-    *(gated, added, softmax, joined, joined_before, stacked, halved, narrowed),
+    *(gated, added, softmax, joined, joined_before, joined_products, stacked, halved, narrowed),
 )
 """Functions that write these chains."""
 

@@ -198,7 +198,8 @@ class _Forming(Steps):
                 found.append(image)
                 continue
             own = sorted(self.images(chain, at), key=lambda v: v not in reads)
-            found.append((own or [v for v in found if v in step.reads and visits_pixels(step, v, ())])[0])
+            before = [*found, *(v for earlier in range(at) for v in self.images(chain, earlier))]
+            found.append((own or [v for v in before if v in step.reads and visits_pixels(step, v, ())])[0])
         return found
 
 

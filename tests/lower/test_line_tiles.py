@@ -22,6 +22,7 @@ from image_chains import (
     halved,
     joined,
     joined_before,
+    joined_products,
     narrowed,
     normalized,
     normalized_between,
@@ -144,6 +145,16 @@ def test_parts_of_images(write: Callable[[Program], None], least: int, monkeypat
             assert "line_tiles" in plan.splitlines()[0]
             for a, b in zip(in_lines, one_by_one, strict=True):
                 np.testing.assert_array_equal(a, b)
+
+
+def test_parts_of_images_after_row_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that write no images of their own have the lines of those that they read, of any result of an earlier
+    step."""
+    monkeypatch.setattr(tuning, "ROW_BLOCK_BYTES", 1)
+    monkeypatch.setattr(tuning, "LINE_TILE_KEPT", 0)
+    program = Program((2, 20, 21, 8), 1)
+    joined_products(program)
+    check(program, monkeypatch)
 
 
 def run_random_chain(seed: int, monkeypatch: pytest.MonkeyPatch) -> str:
