@@ -30,7 +30,7 @@ from shlo_jit.schedule.context import Context
 from shlo_jit.schedule.epilogue import WithEpilogue, Written, finish
 from shlo_jit.schedule.product_layout import Placed, ProductLayout
 from shlo_jit.schedule.register_dots import RegisterDots, register_dots
-from shlo_jit.schedule.register_lanes import lanes_of, outputs_together, places_in_registers
+from shlo_jit.schedule.register_lanes import are_wide, lanes_of, outputs_together, places_in_registers
 from shlo_jit.schedule.register_units import Blocks, blocks_of, divide, steps_of
 from shlo_jit.schedule.register_vectors import Vectors, lay_out
 from shlo_jit.schedule.run_time_offsets import Offsets, is_run, take_offsets
@@ -201,14 +201,15 @@ class InRegistersSchedule(WithEpilogue):
     def terms_block(self) -> tuple[int, int] | None:
         """The variable of the outermost loop along k, and so many of its iterations that their part of all vectors
         stays in the first-level cache while a task reads it for each of its outputs: blocks of about the same size.
-        None if that holds for all iterations. A single vector may come from the second level: the matrix is then read
-        in the order of its addresses, from memory."""
+        None if that holds for all iterations. A single vector, and those that wide elements are multiplied by, may come
+        from the second level: the matrix is then read in the order of its addresses, from memory."""
         if self.are_outputs or self.dots is not None:
             return None
         v = next(v for v in self.along if v not in self.short)
         apart = (self.nest.extents[u] for u in self.short if self.vectors.along[u] > self.vectors.along[v])
         n, each = self.nest.extents[v], self.vectors.along[v] * self.factor.itemsize * self.count * math.prod(apart)
-        cache = self.target.caches.l2 if self.count == 1 else self.target.caches.l1
+        is_far = self.count == 1 or are_wide(self.nest, self.lanes)
+        cache = self.target.caches.l2 if is_far else self.target.caches.l1
         step = self.space.width if v == self.lanes else 1
         if v != self.lanes and self.nest.extents[self.lanes] % self.space.width:
             return None  # the terms that fill no vector have sums of their own

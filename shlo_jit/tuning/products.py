@@ -166,9 +166,9 @@ COMPUTED_OPERAND_PASSES = 3
 than packing it. Chosen: 24 rows of 2,048 x 2,048 weights."""
 COMPUTED_VECTORS_SHARE = 0.6
 """Maximum share of the first-level cache that the parts of all rows take that are multiplied by a part of such an
-operand; of the second-level cache for a single row. The operand and sums take the rest. It changes no bits. Zen 4, 8
-rows and weights of 1536x576 in 4 bits, on one thread: 7.3 ms with whole rows (56 % of the cache), 8.2 with two
-blocks."""
+operand; of the second-level cache for a single row, or wide elements. The operand and sums take the rest. It changes no
+bits. Zen 4, 8 rows and weights of 1536x576 in 4 bits, on one thread: 7.3 ms with whole rows (56 % of the cache), 8.2
+with two blocks."""
 FEATURES_LAST_WORK = 1 << 16
 """Minimum multiply-adds of a convolution with features first to be written with features last. Chosen: transposes of
 smaller ones take as long as they do."""

@@ -75,7 +75,7 @@ NO_THRESHOLDS = {
     "lower/kernels/groups_in_lanes.py": {"IN_LANE", "LEAST"},
     "lower/kernels/values_of_vectors.py": {"MOST_BYTES"},
     "schedule/operand_in_registers.py": {"SUMMED"},
-    "schedule/register_lanes.py": {"REUSED", "TOGETHER", "TOGETHER_FROM_AFAR"},
+    "schedule/register_lanes.py": {"FAR_TOGETHER", "REUSED", "TOGETHER", "WIDE_TOGETHER"},
     "schedule/run_time_offsets.py": {"UNIT"},
     "schedule/register_units.py": {"EVEN", "RUN", "STEPS", "SUMMED_STEPS"},
     "schedule/register_vectors.py": {"ALIASED", "COPIED_FOR", "LINE"},
