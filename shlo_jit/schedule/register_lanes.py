@@ -18,12 +18,16 @@ from shlo_jit.schedule.shared_units import bytes_read
 from shlo_jit.schedule.space import Order, Space, linear, make_space
 from shlo_jit.schedule.sum_order import is_chain
 
-TOGETHER, WIDE_TOGETHER, FAR_TOGETHER = 2, 4, 8
-"""Maximum outputs that are computed together if lanes are terms: with more, rows come from more places in memory at a
-time. Then those of wide elements, which are multiplied as they are: a register of lanes for each sum instead of two
-leaves registers for them, so that the vectors are read less often; on one thread of Zen 4, 8 f32 matrices of 4096x2048
-for four vectors each take 13.3 instead of 18.8 ms. Then those of one to three vectors that do not stay in the
-first-level cache."""
+TOGETHER = 2
+"""Maximum outputs that are computed together if lanes are terms. With more, rows come from more places in memory at a
+time."""
+WIDE_TOGETHER = 4
+"""The same for wide elements and REUSED vectors or more, so that these are read less often: a sum has one register of
+lanes instead of two, which leaves registers for more outputs. On one thread of Zen 4, 8 f32 matrices of 4096x2048 for
+four vectors each take 13.3 instead of 18.8 ms."""
+FAR_TOGETHER = 8
+"""The same for fewer vectors that do not stay in the first-level cache, also with bytes. One thread of Zen 4 reads
+4096x11008 weights of 8 bits at 29 instead of 20 GB/s for one vector."""
 REUSED = 4
 """Minimum vectors for outputs to be computed together: elements of fewer vectors are loaded again for each output, so
 that memory is read in order. On two threads of Zen 4, bf16 weights of 1536x576 from memory take 64 us instead of 79 for
