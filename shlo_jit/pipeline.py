@@ -300,7 +300,8 @@ def plan(
     given_up = _given_up(function, cores[-1]) if options.donate == "program" else options.donate
     check_donated(given_up, len(cores[-1].block().arguments))
     with stage("fuse"):
-        traits = Traits(options.target.caches, options.target.sums_bytes)
+        # Which steps run together may change orders of sums: reproducible results must not depend on an instruction.
+        traits = Traits(options.target.caches, options.target.sums_bytes and not options.reproducible)
         plans = [fuse(core, traits) for core in cores]
     pause()
     with stage("schedule"):

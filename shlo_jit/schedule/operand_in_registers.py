@@ -371,7 +371,8 @@ def _of_matrix(
 
 
 def _with_units(s: InRegistersSchedule, *, is_whole: bool) -> InRegistersSchedule:
-    """Returns the schedule, divided into units of work. `is_whole`: the terms are not summed in parts."""
+    """Returns the schedule, whose units of work are single outputs, with units of the right size: outputs that are
+    computed together, chunks, and parts of the terms, unless `is_whole`: the terms are not summed in parts."""
     nest, width, free = s.nest, s.space.width, s.free
     together = 1
     if s.lanes not in free:

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from shlo_jit import tuning
 from shlo_jit.fuse.nest import Nest
+from shlo_jit.ir.index import variables
 from shlo_jit.ir.types import DType
 from shlo_jit.kernels.target import Target
 from shlo_jit.schedule.moves import IllegalMove, Vectorize
@@ -102,6 +103,7 @@ def outputs_together(
     vectors."""
     moving = [key for key in nest.loads if space.depends(key[1], {lanes})]
     is_wide = are_wide(nest, lanes)
+    # One output after the other, memory is read in the order of its addresses.
     in_order = (is_wide and count < REUSED) or (count == 1 and min(bits_in_memory(value) for value, _ in moving) == 8)
     in_order = in_order and (dots is None or dots.is_float)
     if in_order and count * vector_bytes < tuning.COMPUTED_VECTORS_BYTES:
@@ -113,7 +115,7 @@ def outputs_together(
 
 def are_wide(nest: Nest, lanes: int) -> bool:
     """Whether the elements that lanes read have 16 bits or more: they take little arithmetic per line of memory."""
-    return all(bits_in_memory(key[0]) >= 16 for key in nest.loads if linear(key).coefficient(lanes))
+    return all(bits_in_memory(value) >= 16 for value, at in nest.loads if lanes in variables(at))
 
 
 def _for_sums(target: Target) -> int:

@@ -188,10 +188,10 @@ FLOATS_READ_TERMS = 32
 COMPUTED_OPERAND_SUMS = 16 << 10
 """Maximum bytes of sums that such a task keeps: half of a first-level cache. Chosen."""
 COMPUTED_VECTORS_BYTES = 16 << 10
-"""Minimum bytes of few vectors for several outputs of 8 bits or more to be computed together, with lanes of terms: half
-of a first-level cache, so that all outputs would read them from the second level. One thread of Zen 4 reads 8 matrices
-of 2048x4096 in f32 for one vector each at 26 instead of 18 GB/s, of 4096x2048 at 28 instead of 30; for two vectors
-each at 22 instead of 14, and 23 instead of 20. The same on every CPU, so that units of work are."""
+"""Minimum bytes of one to three vectors for several outputs to be computed together, with lanes of terms, although rows
+are read at several places then: half of a first-level cache, as each output would read more from the second level. One
+thread of Zen 4 reads 8 matrices of 2048x4096 in f32 for one vector each at 26 instead of 18 GB/s, of 4096x2048 at 28
+instead of 30; for two vectors each at 22 instead of 14, and 23 instead of 20."""
 COMPUTED_FAR_BYTES = 4 << 20
 """Minimum bytes of the arrays that such an operand is computed from for units of work to have long runs of them, and
 parts of the terms. `lowbit.py`. The same on every CPU: the parts order the sums."""
